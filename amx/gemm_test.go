@@ -1,0 +1,181 @@
+package amx
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+var transposes = []Trans{NN, NT, TN}
+
+func TestGemmTails(t *testing.T) {
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		for size := 1; size <= 70; size++ {
+			for _, trans := range transposes {
+				compare(t, k, gemmOperation(trans, size, 1+(size*7)%67, 1+(size*11)%40, 0, false), uint64(size), nil)
+				compare(t, k, gemmOperation(trans, 1+(size*13)%15, size, 1+(size*5)%9, 3, true), uint64(size), nil)
+				compare(t, k, gemmOperation(trans, 1+(size*3)%7, 1+(size*17)%140, size, size%2, size%3 == 0), uint64(size), nil)
+			}
+		}
+	})
+}
+
+func TestGemmLarge(t *testing.T) {
+	shapes := []struct{ m, n, k int }{{1, 600, 300}, {13, 200, 520}, {100, 65, 257}, {64, 64, 32}, {5, 128, 1000}}
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		for _, s := range shapes {
+			for _, trans := range transposes {
+				compare(t, k, gemmOperation(trans, s.m, s.n, s.k, 16, false), 1, nil)
+				compare(t, k, gemmOperation(trans, s.m, s.n, s.k, 0, true), 2, nil)
+			}
+		}
+	})
+}
+
+func TestGemmEmpty(t *testing.T) {
+	for _, s := range Sets() {
+		if !s.Available() {
+			continue
+		}
+		k := s.New()
+		c := []float32{7}
+		k.Gemm(NN, 0, 1, 1, nil, 1, []float32{1}, 1, nil, 1, false)
+		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, c, 1, true)
+		if c[0] != 7 {
+			t.Errorf("%s: accumulating an empty product changed C to %v", s.Name, c[0])
+		}
+		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, c, 1, false)
+		if c[0] != 0 {
+			t.Errorf("%s: an empty product left C at %v", s.Name, c[0])
+		}
+	}
+}
+
+func TestGemmNonFinite(t *testing.T) {
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		for _, trans := range transposes {
+			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
+				for operand := range 3 {
+					compare(t, k, gemmOperation(trans, 20, 37, 19, 2, true), 1, func(i int, g guarded) {
+						if i == operand {
+							g.set(g.shape.rows*g.shape.width/2, bad)
+						}
+					})
+				}
+			}
+		}
+	})
+}
+
+// TestBatchInvariance: a row of A gives the same bits alone, among a few and
+// among many rows, wherever it stands.
+func TestBatchInvariance(t *testing.T) {
+	const rows = 1000
+	eachSet(t, func(t *testing.T, kernels *Kernels) {
+		for _, trans := range transposes {
+			for _, shape := range []struct{ n, k int }{{300, 70}, {33, 600}, {1, 257}} {
+				n, k := shape.n, shape.k
+				rng := rand.New(rand.NewPCG(uint64(n), uint64(k)))
+				a, b := make([]float32, rows*k), make([]float32, n*k)
+				for i := range a {
+					a[i] = float32(rng.NormFloat64())
+				}
+				for i := range b {
+					b[i] = float32(rng.NormFloat64())
+				}
+				ldb := n
+				if trans == NT {
+					ldb = k
+				}
+				// product multiplies rows [from,from+m) of A alone.
+				product := func(from, m int) []float32 {
+					c := make([]float32, m*n)
+					if trans == TN {
+						kernels.Gemm(trans, m, n, k, a[from:], rows, b, ldb, c, n, false)
+					} else {
+						kernels.Gemm(trans, m, n, k, a[from*k:], k, b, ldb, c, n, false)
+					}
+					return c
+				}
+				all := product(0, rows)
+				for _, part := range []struct{ from, m int }{{0, 1}, {999, 1}, {500, 1}, {3, 2}, {7, 5}, {11, 6}, {100, 13}, {1, 64}, {301, 699}} {
+					for i, got := range product(part.from, part.m) {
+						if want := all[part.from*n+i]; math.Float32bits(got) != math.Float32bits(want) {
+							t.Fatalf("trans %d, n %d, k %d: rows %d+%d alone give %v at %d, among %d rows %v",
+								trans, n, k, part.from, part.m, got, i, rows, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestRowInvariance: the same for operations that work row by row.
+func TestRowInvariance(t *testing.T) {
+	const rows, d = 37, 45
+	rng := rand.New(rand.NewPCG(9, 9))
+	x, gain := make([]float32, rows*2*d), make([]float32, 2*d)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	for i := range gain {
+		gain[i] = float32(rng.NormFloat64())
+	}
+	target := indices(rows, d)
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		forward := func(from, m int) [][]float32 {
+			y, rstd := make([]float32, m*d), make([]float32, m)
+			k.RMSNorm(y, rstd, x[from*d:], gain, m, d, 1e-6)
+			h := make([]float32, m*d)
+			k.GatedAct(h, x[from*2*d:], m, d, SiLU)
+			loss, logits := make([]float32, m), append([]float32(nil), x[from*d:(from+m)*d]...)
+			k.SoftmaxXent(loss, logits, gain, target[from:], m, d, d, 1)
+			return [][]float32{y, h, logits, rstd, loss}
+		}
+		all := forward(0, rows)
+		for r := range rows {
+			for i, got := range forward(r, 1) {
+				for c := range got {
+					if want := all[i][r*len(got)+c]; got[c] != want {
+						t.Fatalf("result %d, row %d, column %d: %v alone, %v in the batch", i, r, c, got[c], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestShapePanics(t *testing.T) {
+	x := make([]float32, 10)
+	for _, s := range Sets() {
+		if !s.Available() {
+			continue
+		}
+		k := s.New()
+		for name, call := range map[string]func(){
+			"short c":          func() { k.Gemm(NN, 4, 3, 1, x, 1, x, 3, x, 3, false) },
+			"stride too small": func() { k.Gemm(NN, 2, 3, 1, x, 1, x, 3, x, 2, false) },
+			"short gain":       func() { k.RMSNorm(x, x, x, x[:2], 2, 5, 0) },
+			"index past table": func() { k.GatherRows(x, x, []int32{2}, 1, 5, 1) },
+			"negative index":   func() { k.ScatterAddRows(x, x, []int32{-1}, 1, 5, 1) },
+			"target past row":  func() { k.SoftmaxXent(x, x, nil, []int32{5}, 1, 5, 5, 0) },
+			"short moments":    func() { k.AdamW(x, x, x[:9], x, AdamWStep{}) },
+		} {
+			if message := panicOf(call); message == "" {
+				t.Errorf("%s: %s did not panic", s.Name, name)
+			}
+		}
+	}
+}
+
+func panicOf(call func()) (message string) {
+	defer func() {
+		if r := recover(); r != nil {
+			message = fmt.Sprint(r)
+		}
+	}()
+	call()
+	return ""
+}
