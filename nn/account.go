@@ -1,0 +1,46 @@
+package nn
+
+// Account is what a model's size can honestly mean, each its own figure. Counts
+// are taken from the tensors that exist.
+type Account struct {
+	Body           int // parameters a token passes through besides embedding rows: mixers, MLPs, norms
+	Router         int // router weights (none in a dense model)
+	ExpertsActive  int // expert parameters that act on a token (none in a dense model)
+	RowsTraining   int // embedding rows scored per step in training
+	RowsGeneration int // embedding rows scored per generated token
+	EmbeddingRow   int // parameters of one row, D
+	Stored         int // everything in a checkpoint
+}
+
+// Account counts the model's parameters under the given training loss.
+func (m *Model) Account(loss LossConfig) Account {
+	a := Account{RowsTraining: m.V, RowsGeneration: m.V, EmbeddingRow: m.DModel}
+	for _, p := range m.params {
+		a.Stored += len(p.Data)
+		if p.Kind != Embedding {
+			a.Body += len(p.Data)
+		}
+	}
+	if loss.Kind == SampledSoftmax {
+		a.RowsTraining = min(m.V, loss.Negatives)
+	}
+	return a
+}
+
+// TrainFLOP is the floating-point work of one training token: 6 per body
+// parameter, 6 per scored readout element if every position has a target, and
+// the mixers' own products over windows and chunks (3 times their forward).
+func (m *Model) TrainFLOP(loss LossConfig) float64 {
+	a := m.Account(loss)
+	mixers := 0.0
+	hd := float64(m.Heads * m.HeadWidth)
+	for _, l := range m.Layers {
+		if l.Mixer == SWA {
+			mixers += 4 * hd * float64(m.Window)
+			continue
+		}
+		s := float64(m.StateWidth)
+		mixers += 2*linChunk*(s+hd) + 4*s*hd
+	}
+	return 6*float64(a.Body) + 6*float64(a.RowsTraining*a.EmbeddingRow) + 3*mixers
+}

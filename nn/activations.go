@@ -1,0 +1,156 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+)
+
+// Activations is the workspace of one forward and backward pass: allocated once
+// for a largest batch, so that a training step allocates nothing.
+type Activations struct {
+	Hidden  []float32 // [N,D] final normed hidden state
+	DHidden []float32 // [N,D] its gradient, written by Loss
+
+	n        int
+	maxN     int
+	training bool
+	layers   []layerCache
+	last     []float32 // [N,D] output of the last block
+	rstd     []float32 // [N] of the final norm
+	pos      []int32   // [N] position of a token within its segment
+	chunks   []chunk   // of lin
+	cos, sin []float32 // rotary tables [maxPos, dh/2]
+
+	// Backward and scratch.
+	dX, dNormed []float32 // [N,D]
+	dMixed      []float32 // [N,H*dh]
+	dHead       []float32 // [N,H*dh]
+	dIn         []float32 // [N, widest In]
+	dFFN        []float32 // [N,F]
+	slots       []int32   // [N]
+	attn        attentionScratch
+	lin         linScratch
+	readout     readoutScratch
+}
+
+// layerCache holds what one block's backward needs from its forward.
+type layerCache struct {
+	blockCache
+	in []float32 // [N, In] output of the In projection, after the rotary
+	swaCache
+	linCache
+}
+
+type blockCache struct {
+	x, x2           []float32 // [N,D] residual stream before the mixer and before the MLP
+	normed, normed2 []float32 // [N,D]
+	rstd, rstd2     []float32 // [N]
+	mixed           []float32 // [N,H*dh] what Out reads
+	gateUp, hidden  []float32 // [N,2F], [N,F]
+}
+
+type swaCache struct {
+	probs []float32 // attention weights, block by block
+}
+
+type linCache struct {
+	head, headNormed []float32 // [N,H*dh] head outputs before and after the head norm
+	headRstd         []float32 // [N*H]
+	cum              []float32 // [H,N] log-decay summed from the chunk's start
+	toEnd            []float32 // [H,N] exp of the decay from a token to its chunk's end
+	fromStart        []float32 // [H,N] exp(cum)
+	states           []float32 // [chunks,H,S,dh] state at each chunk's start
+}
+
+// NewActivations allocates a workspace for at most maxTokens tokens a batch.
+// Without training, layers share their caches and Backward may not follow.
+func NewActivations(m *Model, maxTokens int, training bool) *Activations {
+	n, d, f, hd := maxTokens, m.DModel, m.DFF, m.Heads*m.HeadWidth
+	f32 := func(n int) []float32 { return make([]float32, n) }
+	a := &Activations{maxN: maxTokens, training: training,
+		Hidden: f32(n * d), last: f32(n * d), rstd: f32(n), pos: make([]int32, n), chunks: make([]chunk, 0, n)}
+	widest := 0
+	for _, l := range m.Layers {
+		widest = max(widest, l.In.Shape[1])
+	}
+	var shared layerCache
+	for _, l := range m.Layers {
+		if shared.x == nil || training {
+			shared.blockCache = blockCache{x: f32(n * d), x2: f32(n * d), normed: f32(n * d), normed2: f32(n * d),
+				rstd: f32(n), rstd2: f32(n), mixed: f32(n * hd), gateUp: f32(n * 2 * f), hidden: f32(n * f)}
+			shared.in = f32(n * widest)
+		}
+		switch {
+		case l.Mixer == SWA && (shared.probs == nil || training):
+			shared.swaCache = swaCache{probs: f32(m.probsSize(n))}
+		case l.Mixer == Lin && (shared.head == nil || training):
+			shared.linCache = linCache{head: f32(n * hd), headNormed: f32(n * hd), headRstd: f32(n * m.Heads),
+				cum: f32(n * m.Heads), toEnd: f32(n * m.Heads), fromStart: f32(n * m.Heads), states: f32(m.statesSize(n))}
+		}
+		a.layers = append(a.layers, shared)
+	}
+	a.cos, a.sin = rotaryTables(maxTokens, m.HeadWidth, m.RopeBase)
+	a.attn = newAttentionScratch(m)
+	a.lin = newLinScratch(m)
+	if training {
+		m.allocGrads()
+		a.DHidden, a.dX, a.dNormed = f32(n*d), f32(n*d), f32(n*d)
+		a.dMixed, a.dHead, a.dIn, a.dFFN = f32(n*hd), f32(n*hd), f32(n*widest), f32(n*f)
+		a.slots = make([]int32, n)
+	}
+	return a
+}
+
+// begin checks the batch against the workspace and numbers positions.
+func (a *Activations) begin(m *Model, b Batch) {
+	n := len(b.Tokens)
+	if n == 0 || n > a.maxN || len(b.Targets) != n || len(b.Starts) == 0 || b.Starts[0] != 0 {
+		panic(fmt.Sprintf("nn: batch of %d tokens, %d targets, %d segments in a workspace for %d", n, len(b.Targets), len(b.Starts), a.maxN))
+	}
+	a.n = n
+	a.chunks = b.chunks(a.chunks[:0])
+	b.segments(func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			a.pos[i] = int32(i - lo)
+		}
+	})
+}
+
+// after is the residual stream that block i leaves. Where layers share a cache,
+// a block may overwrite its own input: x is not read again in inference.
+func (a *Activations) after(i int) []float32 {
+	if i+1 < len(a.layers) {
+		return a.layers[i+1].x
+	}
+	return a.last
+}
+
+// rotaryTables gives cos and sin of pos * base^(-2i/dh), [positions, dh/2].
+func rotaryTables(positions, dh int, base float64) (cos, sin []float32) {
+	half := dh / 2
+	cos, sin = make([]float32, positions*half), make([]float32, positions*half)
+	for p := range positions {
+		for i := range half {
+			s, c := math.Sincos(float64(p) * math.Pow(base, -2*float64(i)/float64(dh)))
+			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
+		}
+	}
+	return cos, sin
+}
+
+func embeddingScale(d int) float32 { return float32(math.Sqrt(float64(d))) }
+
+// Residuals calls f for every branch with the residual stream [N,D] before and
+// after it, as the last Forward left them. It needs training caches: in
+// inference layers share them.
+func (a *Activations) Residuals(m *Model, f func(name string, before, after []float32)) {
+	if !a.training {
+		panic("nn: residuals of a workspace without training caches")
+	}
+	size := a.n * m.DModel
+	for i := range a.layers {
+		c := &a.layers[i]
+		f(fmt.Sprintf("layers.%d.%s", i, m.Layers[i].Mixer), c.x[:size], c.x2[:size])
+		f(fmt.Sprintf("layers.%d.mlp", i), c.x2[:size], a.after(i)[:size])
+	}
+}

@@ -1,0 +1,192 @@
+package nn
+
+import (
+	"math"
+	"testing"
+
+	"harness/amx"
+)
+
+// trainLoss is one forward and loss under fixed rows; float64 all the way from
+// the per-position losses.
+func trainLoss(m *Model, a *Activations, b Batch, rows *Rows) float64 {
+	m.Forward(a, b)
+	return m.Loss(a, b, rows).Mean()
+}
+
+func gradients(m *Model, a *Activations, b Batch, rows *Rows) {
+	m.ZeroGrads()
+	rows.Plan(b, rng(21))
+	m.Forward(a, b)
+	m.Loss(a, b, rows)
+	m.Backward(a, b, rows)
+}
+
+// gradientOf returns the parameter's whole gradient as float64, the embedding's
+// scattered back from the touched rows.
+func gradientOf(p *Param, rows *Rows) []float64 {
+	g := make([]float64, len(p.Data))
+	if p.Kind != Embedding {
+		for i, x := range p.Grad {
+			g[i] = float64(x)
+		}
+		return g
+	}
+	d := p.Shape[1]
+	for i, id := range rows.IDs {
+		for j := range d {
+			g[int(id)*d+j] += float64(rows.Grad[i*d+j])
+		}
+	}
+	return g
+}
+
+// slope is the central difference of the loss along direction, with one
+// Richardson step to remove the third-order term.
+func slope(m *Model, a *Activations, b Batch, rows *Rows, p *Param, direction []float64, eps float64) float64 {
+	kept := append([]float32(nil), p.Data...)
+	at := func(h float64) float64 {
+		for i := range p.Data {
+			p.Data[i] = float32(float64(kept[i]) + h*direction[i])
+		}
+		return trainLoss(m, a, b, rows)
+	}
+	d1 := (at(eps) - at(-eps)) / (2 * eps)
+	d2 := (at(2*eps) - at(-2*eps)) / (4 * eps)
+	copy(p.Data, kept)
+	return (4*d1 - d2) / 3
+}
+
+func checkGradients(t *testing.T, cfg Config, loss LossConfig, prepare func(*Model), lengths ...int) {
+	t.Helper()
+	m := randomModel(cfg, tinyVocab, amx.Reference(), 20)
+	if prepare != nil {
+		prepare(m)
+	}
+	r := rng(22)
+	b := packedBatch(tinyVocab, r, lengths...)
+	a := NewActivations(m, len(b.Tokens), true)
+	counts := make([]int64, tinyVocab)
+	for i := range counts {
+		counts[i] = int64(1000 / (i + 1))
+	}
+	rows := NewRows(m, loss, counts, len(b.Tokens))
+	gradients(m, a, b, rows)
+	for _, p := range m.Params() {
+		g := gradientOf(p, rows)
+		norm := 0.0
+		for _, x := range g {
+			norm += x * x
+		}
+		norm = math.Sqrt(norm)
+		if norm == 0 {
+			t.Errorf("%s: gradient is all zero", p.Name)
+			continue
+		}
+		// Along the gradient itself, along two random directions, and along the
+		// axes of three single elements.
+		for trial := range 6 {
+			direction := make([]float64, len(g))
+			switch {
+			case trial == 0:
+				for i := range g {
+					direction[i] = g[i] / norm
+				}
+			case trial < 3:
+				for i := range g {
+					direction[i] = r.NormFloat64() / math.Sqrt(float64(len(g)))
+				}
+			default:
+				direction[r.IntN(len(g))] = 1
+			}
+			want := 0.0
+			for i := range g {
+				want += g[i] * direction[i]
+			}
+			got := slope(m, a, b, rows, p, direction, 4e-3)
+			// float32 activations leave about 1e-7 of noise in the loss, 3e-5 in a slope.
+			if math.Abs(got-want) > 1e-2*math.Abs(want)+1e-4*math.Max(1, norm) {
+				t.Errorf("%s, direction %d: analytic %.6g, central difference %.6g (gradient norm %.3g)", p.Name, trial, want, got, norm)
+			}
+		}
+	}
+}
+
+func TestGradients(t *testing.T) {
+	full := LossConfig{Kind: FullSoftmax}
+	t.Run("relu2, full softmax, edges inside blocks and chunks", func(t *testing.T) {
+		checkGradients(t, tinyConfig(), full, nil, 150, 1, 2, 70)
+	})
+	t.Run("silu", func(t *testing.T) {
+		cfg := tinyConfig()
+		cfg.Activation = SiLU
+		checkGradients(t, cfg, full, nil, 40, 30)
+	})
+	t.Run("window wider than a query block", func(t *testing.T) {
+		cfg := tinyConfig()
+		cfg.Layers, cfg.Window = []Mixer{SWA, Lin}, 90
+		checkGradients(t, cfg, full, nil, 200)
+	})
+	t.Run("sampled softmax", func(t *testing.T) {
+		checkGradients(t, tinyConfig(), LossConfig{Kind: SampledSoftmax, Negatives: 20, Power: 0.75, Floor: 1}, nil, 60, 20)
+	})
+}
+
+// Fast kernels must give the reference's loss and gradients on the same model.
+func TestFastKernelsAgreeOnTheWholeModel(t *testing.T) {
+	cfg := Config{DModel: 64, Layers: []Mixer{Lin, SWA}, DFF: 96, Activation: ReLU2, Heads: 2, HeadWidth: 32, StateWidth: 32, Window: 48, RopeBase: 100}
+	b := packedBatch(500, rng(30), 100, 3, 153)
+	var losses []float64
+	var grads [][]float64
+	for _, k := range kernelSets(t) {
+		m := randomModel(cfg, 500, k, 31)
+		a := NewActivations(m, len(b.Tokens), true)
+		rows := NewRows(m, LossConfig{Kind: FullSoftmax}, nil, len(b.Tokens))
+		gradients(m, a, b, rows)
+		losses = append(losses, trainLoss(m, a, b, rows))
+		var all []float64
+		for _, p := range m.Params() {
+			g := gradientOf(p, rows)
+			if len(grads) == 1 {
+				want := grads[0][len(all) : len(all)+len(g)]
+				num, den := 0.0, 0.0
+				for i := range g {
+					num += (g[i] - want[i]) * (g[i] - want[i])
+					den += want[i] * want[i]
+				}
+				// Sums of a few hundred float32 products: relative error some 1e-6, squared.
+				if num > 1e-9*den {
+					t.Errorf("%s: normalised squared error of the gradient %.3g", p.Name, num/den)
+				}
+			}
+			all = append(all, g...)
+		}
+		grads = append(grads, all)
+	}
+	if d := math.Abs(losses[0] - losses[1]); d > 1e-5 {
+		t.Errorf("losses %.8f and %.8f", losses[0], losses[1])
+	}
+}
+
+func TestTrainingStepAllocatesNothing(t *testing.T) {
+	k, err := amx.Select("auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := randomModel(tinyConfig(), tinyVocab, k, 40)
+	b := packedBatch(tinyVocab, rng(41), 100, 20)
+	a := NewActivations(m, len(b.Tokens), true)
+	rows := NewRows(m, LossConfig{Kind: SampledSoftmax, Negatives: 16, Power: 0.75, Floor: 1}, make([]int64, tinyVocab), len(b.Tokens))
+	r := rng(42)
+	step := func() {
+		m.ZeroGrads()
+		rows.Plan(b, r)
+		m.Forward(a, b)
+		m.Loss(a, b, rows)
+		m.Backward(a, b, rows)
+	}
+	step()
+	if n := testing.AllocsPerRun(20, step); n != 0 {
+		t.Errorf("%v allocations a step", n)
+	}
+}

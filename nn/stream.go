@@ -1,0 +1,124 @@
+package nn
+
+import (
+	"math"
+
+	"harness/amx"
+)
+
+// Stream runs the model one token at a time over one document: a ring of the
+// last W keys and values per swa layer, one state per lin layer. It equals the
+// batched forward up to the order of summation.
+type Stream struct {
+	m      *Model
+	pos    int
+	layers []streamLayer
+
+	x, normed     []float32 // [D]
+	in            []float32 // widest In
+	mixed, head   []float32 // [H*dh]
+	gateUp, act   []float32 // [2F], [F]
+	probs         []float32 // [W]
+	rstd          []float32 // [H]
+	cos, sin      []float32 // [dh/2] of this position
+	position, one []int32
+	logits        []float32 // [V]
+}
+
+type streamLayer struct {
+	keys, values []float32 // swa: ring [W, dh]
+	state        []float32 // lin: [H, S, dh]
+}
+
+// NewStream starts an empty document.
+func NewStream(m *Model) *Stream {
+	f32 := func(n int) []float32 { return make([]float32, n) }
+	hd, widest := m.Heads*m.HeadWidth, 0
+	s := &Stream{m: m}
+	for _, l := range m.Layers {
+		widest = max(widest, l.In.Shape[1])
+		if l.Mixer == SWA {
+			s.layers = append(s.layers, streamLayer{keys: f32(m.Window * m.HeadWidth), values: f32(m.Window * m.HeadWidth)})
+		} else {
+			s.layers = append(s.layers, streamLayer{state: f32(m.StateWidth * hd)})
+		}
+	}
+	s.x, s.normed, s.in = f32(m.DModel), f32(m.DModel), f32(widest)
+	s.mixed, s.head, s.gateUp, s.act = f32(hd), f32(hd), f32(2*m.DFF), f32(m.DFF)
+	s.probs, s.rstd, s.logits = f32(m.Window), f32(m.Heads), f32(m.V)
+	s.cos, s.sin = f32(m.HeadWidth/2), f32(m.HeadWidth/2)
+	s.position, s.one = []int32{0}, []int32{0}
+	return s
+}
+
+// Reset starts a new document.
+func (s *Stream) Reset() {
+	s.pos = 0
+	for _, l := range s.layers {
+		clear(l.state)
+	}
+}
+
+// Next feeds one token and returns the logits [V] of the token after it. The
+// slice is reused by the next call.
+func (s *Stream) Next(token int32) []float32 {
+	m, k, d := s.m, s.m.K, s.m.DModel
+	s.one[0] = token
+	k.GatherRows(s.x, m.Embedding.Data, s.one, 1, d, embeddingScale(d))
+	for i := range s.cos {
+		sin, cos := math.Sincos(float64(s.pos) * math.Pow(m.RopeBase, -2*float64(i)/float64(m.HeadWidth)))
+		s.cos[i], s.sin[i] = float32(cos), float32(sin)
+	}
+	hd := m.Heads * m.HeadWidth
+	for i := range m.Layers {
+		l := &m.Layers[i]
+		w := l.In.Shape[1]
+		k.RMSNorm(s.normed, s.rstd, s.x, l.MixNorm.Data, 1, d, normEps)
+		k.Gemm(amx.NN, 1, w, d, s.normed, d, l.In.Data, w, s.in, w, false)
+		if l.Mixer == SWA {
+			s.nextSWA(&s.layers[i])
+		} else {
+			s.nextLin(l, &s.layers[i])
+		}
+		k.Gemm(amx.NN, 1, d, hd, s.mixed, hd, l.Out.Data, d, s.x, d, true)
+		k.RMSNorm(s.normed, s.rstd, s.x, l.FFNNorm.Data, 1, d, normEps)
+		k.Gemm(amx.NN, 1, 2*m.DFF, d, s.normed, d, l.GateUp.Data, 2*m.DFF, s.gateUp, 2*m.DFF, false)
+		k.GatedAct(s.act, s.gateUp, 1, m.DFF, m.activation())
+		k.Gemm(amx.NN, 1, d, m.DFF, s.act, m.DFF, l.Down.Data, d, s.x, d, true)
+	}
+	k.RMSNorm(s.normed, s.rstd, s.x, m.FinalNorm.Data, 1, d, normEps)
+	k.Gemm(amx.NT, 1, m.V, d, s.normed, d, m.Embedding.Data, d, s.logits, m.V, false)
+	s.pos++
+	return s.logits
+}
+
+func (s *Stream) nextSWA(c *streamLayer) {
+	m, k, dh := s.m, s.m.K, s.m.HeadWidth
+	hd := m.Heads * dh
+	k.Rotary(s.in, 1, hd+2*dh, m.Heads+1, dh, s.position, s.cos, s.sin, 1)
+	slot := s.pos % m.Window
+	copy(c.keys[slot*dh:], s.in[hd:hd+dh])
+	copy(c.values[slot*dh:], s.in[hd+dh:hd+2*dh])
+	seen := min(s.pos+1, m.Window)
+	scale := float32(1 / math.Sqrt(float64(dh)))
+	for h := range m.Heads {
+		k.Gemm(amx.NT, 1, seen, dh, s.in[h*dh:], dh, c.keys, dh, s.probs, seen, false)
+		k.SoftmaxBand(s.probs, 1, seen, seen, seen-1, seen, scale)
+		k.Gemm(amx.NN, 1, dh, seen, s.probs, seen, c.values, dh, s.mixed[h*dh:], dh, false)
+	}
+}
+
+func (s *Stream) nextLin(l *Layer, c *streamLayer) {
+	m, k, dh, sw := s.m, s.m.K, s.m.HeadWidth, s.m.StateWidth
+	col, w := m.linColumns(), l.In.Shape[1]
+	q, key := s.in[col.q:col.k], s.in[col.k:col.v]
+	for h := range m.Heads {
+		state := c.state[h*sw*dh : (h+1)*sw*dh]
+		scale(state, float32(math.Exp(-softplus(float64(s.in[col.decay+h])+decayBias(h, m.Heads)))))
+		k.Gemm(amx.TN, sw, dh, 1, key, sw, s.in[col.v+h*dh:], dh, state, dh, true)
+		k.Gemm(amx.NN, 1, dh, sw, q, sw, state, dh, s.head[h*dh:], dh, false)
+	}
+	k.RMSNorm(s.mixed, s.rstd, s.head, l.HeadNorm.Data, m.Heads, dh, normEps)
+	copy(s.head, s.mixed)
+	k.SigmoidGate(s.mixed, s.head, s.in[col.gate:], 1, m.Heads*dh, w)
+}
