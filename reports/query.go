@@ -1,0 +1,55 @@
+package reports
+
+import (
+	"context"
+	"fmt"
+
+	"harness/runs"
+)
+
+// record is all that the store knows of one run.
+type record struct {
+	run         runs.Run
+	series      []runs.Series
+	scores      []runs.Score
+	generations []runs.Generation
+	events      []runs.Event
+	artifacts   []runs.Artifact
+	tables      []runs.Table
+}
+
+// LoadRun reads a run from the store and lays out its page. runID is an id or
+// whatever else runs.Store.Find understands.
+func LoadRun(ctx context.Context, store *runs.Store, runID string) (RunPage, error) {
+	r, err := query(ctx, store, runID)
+	if err != nil {
+		return RunPage{}, err
+	}
+	return newRunPage(r), nil
+}
+
+func query(ctx context.Context, store *runs.Store, runID string) (r record, err error) {
+	if r.run, err = store.Find(ctx, runID); err != nil {
+		return r, fmt.Errorf("read run %s: %w", runID, err)
+	}
+	id := r.run.ID
+	if r.series, err = store.Series(ctx, id); err != nil {
+		return r, fmt.Errorf("read metrics of run %s: %w", runID, err)
+	}
+	if r.scores, err = store.Scores(ctx, id); err != nil {
+		return r, fmt.Errorf("read scores of run %s: %w", runID, err)
+	}
+	if r.generations, err = store.Generations(ctx, id); err != nil {
+		return r, fmt.Errorf("read generations of run %s: %w", runID, err)
+	}
+	if r.events, err = store.Events(ctx, id); err != nil {
+		return r, fmt.Errorf("read events of run %s: %w", runID, err)
+	}
+	if r.artifacts, err = store.Artifacts(ctx, id); err != nil {
+		return r, fmt.Errorf("read artifacts of run %s: %w", runID, err)
+	}
+	if r.tables, err = store.Tables(ctx, id); err != nil {
+		return r, fmt.Errorf("read tables of run %s: %w", runID, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,216 @@
+package reports
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"harness/runs"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden page")
+
+func TestGoldenPage(t *testing.T) {
+	got := renderPage(t, newRunPage(smallRecord()), Assets{})
+	golden := filepath.Join("testdata", "run.html")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			t.Fatalf("line %d differs (-update accepts):\n got %s\nwant %s", i+1, gotLines[i], wantLines[i])
+		}
+	}
+	if len(gotLines) != len(wantLines) {
+		t.Fatalf("page has %d lines, want %d (-update accepts)", len(gotLines), len(wantLines))
+	}
+}
+
+// A page may not cause a request: no element that loads, no URL in its styles, and
+// a policy that forbids what was overlooked.
+func TestPageLoadsNothing(t *testing.T) {
+	for name, assets := range map[string]Assets{"static": {}, "interactive": fakeECharts()} {
+		t.Run(name, func(t *testing.T) {
+			page := renderPage(t, newRunPage(smallRecord()), assets)
+			if at := regexp.MustCompile(`(?i)https?://|url\(|@import`).FindStringIndex(page); at != nil {
+				t.Errorf("page refers to the outside: %q", page[at[0]:min(at[1]+60, len(page))])
+			}
+			root := parsePage(t, page)
+			for n := range root.Descendants() {
+				for _, key := range []string{"src", "srcset", "action", "xlink:href", "href"} {
+					if v := attribute(n, key); v != "" && !strings.HasPrefix(v, "#") {
+						t.Errorf("<%s %s=%q>", n.Data, key, v)
+					}
+				}
+			}
+			if policy := attribute(elements(root, "meta")[1], "content"); !strings.HasPrefix(policy, "default-src 'none';") {
+				t.Errorf("policy %q", policy)
+			}
+		})
+	}
+}
+
+// The browser runs only scripts whose hash the policy names, so the hashes must be
+// those of the text as it stands in the page.
+func TestPolicyAllowsExactlyTheInlinedScripts(t *testing.T) {
+	root := parsePage(t, renderPage(t, newRunPage(smallRecord()), fakeECharts()))
+	policy := attribute(elements(root, "meta")[1], "content")
+	executable := 0
+	for _, script := range elements(root, "script") {
+		if attribute(script, "type") == "application/json" {
+			continue
+		}
+		executable++
+		sum := sha256.Sum256([]byte(textOf(script)))
+		if hash := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, hash) {
+			t.Errorf("policy %q lacks %s", policy, hash)
+		}
+	}
+	if executable != 2 || strings.Count(policy, "'sha256-") != 2 {
+		t.Errorf("%d scripts, policy %q; want echarts and our own", executable, policy)
+	}
+	static := renderPage(t, newRunPage(smallRecord()), Assets{})
+	if strings.Contains(static, "<script") || strings.Contains(static, "script-src") {
+		t.Error("a page without echarts should hold no script")
+	}
+}
+
+const hostile = "</script><script>alert(1)</script><!--<script> ]]> </title></style>\"'`{{.}}\u2028\u2029\x00\xff\xfe\u202e <img src=x onerror=alert(1)>"
+
+// Whatever a run records is text: it survives, and adds no element to the page.
+func TestHostileTextStaysText(t *testing.T) {
+	r := smallRecord()
+	r.run.Name, r.run.Notes, r.run.Spec, r.run.Tags = hostile, hostile, "\n"+hostile, []string{hostile}
+	r.run.Provenance = map[string]string{hostile: hostile}
+	r.run.Attempts[1].Message = hostile
+	for i := range r.series {
+		r.series[i].Name += "/" + hostile
+		r.series[i].Unit += hostile
+	}
+	for i := range r.scores {
+		r.scores[i].Name += hostile
+	}
+	for i := range r.generations {
+		g := &r.generations[i]
+		g.Prompt, g.Text, g.Reference = "\n"+hostile, hostile+"\r\n", hostile
+		g.Scores = map[string]float64{hostile: 1}
+	}
+	r.tables = []runs.Table{{Name: hostile, Columns: []string{hostile}, Rows: [][]string{{hostile}}}}
+	r.events[0].Kind, r.events[0].Text = hostile, hostile
+	r.artifacts[0].Path = hostile
+
+	// html/template writes NUL as U+FFFD, which is also what invalid bytes become.
+	survived := visible(strings.ReplaceAll(hostile, "\x00", "\ufffd"))
+	root := parsePage(t, renderPage(t, newRunPage(r), fakeECharts()))
+	if n := len(elements(root, "img")); n != 0 {
+		t.Errorf("%d img elements were injected", n)
+	}
+	charts := byClass(root, "figure", "chart")
+	if got, want := len(elements(root, "script")), len(charts)+2; got != want {
+		t.Errorf("%d script elements, want %d", got, want)
+	}
+	if got := textOf(elements(root, "h1")[0]); !strings.HasPrefix(got, survived) {
+		t.Errorf("name became %q", got)
+	}
+	if got := textOf(byClass(root, "bdi", "prompt")[0]); got != "\n"+survived {
+		t.Errorf("prompt became %q", got)
+	}
+	if got := textOf(byClass(root, "bdi", "written")[0]); got != survived+"\n" {
+		t.Errorf("generation became %q", got)
+	}
+	if got := textOf(elements(root, "pre")[0]); got != "\n"+survived {
+		t.Errorf("spec became %q", got)
+	}
+	for _, chart := range charts {
+		var option struct {
+			Series []struct{ Name string } `json:"series"`
+		}
+		if err := json.Unmarshal([]byte(textOf(elements(chart, "script")[0])), &option); err != nil {
+			t.Errorf("chart option is not JSON: %v", err)
+		}
+		if !strings.Contains(option.Series[0].Name, "</script><script>alert(1)") {
+			t.Errorf("series name became %q", option.Series[0].Name)
+		}
+	}
+}
+
+func TestIdsAreUnique(t *testing.T) {
+	root := parsePage(t, renderPage(t, newRunPage(smallRecord()), fakeECharts()))
+	seen := map[string]bool{}
+	for n := range root.Descendants() {
+		if id := attribute(n, "id"); id != "" {
+			if seen[id] {
+				t.Errorf("id %q occurs twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	for _, svg := range byClass(root, "svg", "plot") {
+		if !seen[attribute(svg, "aria-labelledby")] {
+			t.Errorf("drawing labelled by %q, which is not there", attribute(svg, "aria-labelledby"))
+		}
+	}
+}
+
+func TestNewestGenerationsAreOpenAndStandBesideScores(t *testing.T) {
+	root := parsePage(t, renderPage(t, newRunPage(smallRecord()), Assets{}))
+	steps := byClass(root, "details", "step")
+	if len(steps) != 2 {
+		t.Fatalf("%d steps of generations, want 2", len(steps))
+	}
+	for i, want := range []string{"step 40", "step 20"} {
+		summary := textOf(elements(steps[i], "summary")[0])
+		if !strings.HasPrefix(summary, want) || !strings.Contains(summary, "shift") || !strings.Contains(summary, "chance 0.071") {
+			t.Errorf("summary %d is %q", i, summary)
+		}
+		open := false
+		for _, a := range steps[i].Attr {
+			open = open || a.Key == "open"
+		}
+		if open != (i == 0) {
+			t.Errorf("%s: open is %v", want, open)
+		}
+	}
+	if sample := textOf(byClass(root, "figure", "sample")[0]); !strings.Contains(sample, "NaN") {
+		t.Errorf("sample hides its NaN score: %q", sample)
+	}
+}
+
+func TestEmptyRun(t *testing.T) {
+	root := parsePage(t, renderPage(t, newRunPage(record{run: runs.Run{ID: "01K7", State: runs.Pending}}), fakeECharts()))
+	if got := textOf(elements(root, "h1")[0]); got != "01K7 pending" {
+		t.Errorf("title %q", got)
+	}
+	text := textOf(root)
+	for _, want := range []string{"No probe has scored", "generated no text", "recorded no metric", "No attempt has begun", "Nothing was recorded"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("page of an empty run does not say %q", want)
+		}
+	}
+}
+
+func TestPageWeight(t *testing.T) {
+	r := record{run: runs.Run{ID: "01K7", State: runs.Finished}}
+	for i := range 20 {
+		s := noisySeries(100_000)
+		s.Name += "/" + string(rune('a'+i))
+		r.series = append(r.series, s)
+	}
+	const limit = 3 << 20
+	if size := len(renderPage(t, newRunPage(r), fakeECharts())); size > limit {
+		t.Errorf("20 long curves weigh %d bytes, limit %d", size, limit)
+	}
+}
