@@ -1,0 +1,316 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"harness/nn"
+	"harness/nn/checkpoint"
+	"harness/probes"
+	"harness/runs"
+)
+
+// Outcome is what a run ended with.
+type Outcome struct {
+	Run         runs.Run // as the store has it now
+	State       runs.State
+	Message     string
+	Steps       int64
+	Tokens      int64
+	Validation  float64 // nats, exact full softmax; NaN if never measured
+	Unigram     float64 // nats, of the same validation targets
+	Scores      []probes.Result
+	Generations []runs.Generation
+	Checkpoint  string  // path of the newest checkpoint; "" if none
+	Weights     string  // SHA-256 of the model's parameters
+	TrainSpeed  float64 // tokens a second of training alone, over this attempt
+	Tracking    error   // why metrics could not be written, if they could not
+}
+
+// attempt is one process's work on a run: the loop around the trainer.
+type attempt struct {
+	*workplace
+	run       runs.Run
+	t         *trainer
+	eval      *evaluator
+	rec       *runs.Recorder
+	out       *Outcome
+	validated bool // at the current step
+
+	window     []nn.Loss // losses by mixture entry since the last record
+	windowNorm float64
+	windowStep int64
+	windowTime time.Duration // spent in training steps
+	trained    time.Duration
+	firstStep  int64
+}
+
+// attempt runs t to the end of its budget, or until something ends it.
+func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note string) (*Outcome, error) {
+	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step, window: make([]nn.Loss, len(w.corpus.Mixture)),
+		out: &Outcome{Validation: math.NaN(), State: runs.Failed}}
+	var err error
+	if a.eval, err = newEvaluator(t); err != nil {
+		return nil, err
+	}
+	a.out.Unigram = a.eval.Unigram
+	core := -1
+	if !w.core.Oversubscribed {
+		core = w.core.ID
+	}
+	a.rec, err = w.store.Begin(ctx, run.ID, runs.AttemptInfo{Core: core, Kernels: w.kernels.Name, FromStep: t.step, Command: joinCommand(w.options.Command)})
+	if err != nil {
+		return nil, err
+	}
+	a.rec.OnError(func(err error) { w.options.note("tracking is behind, training goes on: " + err.Error()) })
+	a.begin(note)
+	err = a.train(ctx)
+	if err != nil {
+		a.out.Message = err.Error()
+	}
+	finished := a.rec.Finish(context.WithoutCancel(ctx), a.out.State, a.out.Message)
+	a.out.Tracking = finished
+	if run, findErr := w.store.Find(context.WithoutCancel(ctx), a.run.ID); findErr == nil {
+		a.out.Run = run
+	} else {
+		a.out.Run = a.run
+	}
+	return a.out, err
+}
+
+// begin defines metrics and records what is known before the first step.
+func (a *attempt) begin(note string) {
+	r := a.rec
+	r.Define(a.lossName(), "nats", "lower")
+	r.Define("validation/loss", "nats", "lower")
+	r.Define("validation/unigram", "nats", "")
+	r.Define("throughput", "tokens/s", "higher")
+	r.Define("learning_rate", "", "")
+	r.Define("gradient_norm", "", "")
+	if note != "" {
+		r.Event(a.t.step, "start", note)
+	}
+	if a.t.step == 0 {
+		account := a.t.model.Account(a.spec.Train.Loss)
+		r.Table(runs.Table{Name: "parameters", Columns: []string{"part", "parameters", "meaning"}, Rows: accountRows(account, a.spec)})
+		r.Table(runs.Table{Name: "corpus", Columns: []string{"source", "documents", "bytes", "training tokens", "validation tokens"}, Rows: corpusRows(a.corpus.Manifest)})
+	}
+}
+
+// lossName keeps a sampled training loss apart from exact ones by name.
+func (a *attempt) lossName() string {
+	if a.spec.Train.Loss.Kind == nn.SampledSoftmax {
+		return "train/sampled_loss"
+	}
+	return "train/loss"
+}
+
+// train is the loop. It sets the outcome's state and leaves the recorder open.
+func (a *attempt) train(ctx context.Context) error {
+	plan := newSchedule(a.spec, a.t.total)
+	for a.t.step < a.t.total {
+		if ctx.Err() != nil {
+			return a.interrupt(ctx)
+		}
+		start := time.Now()
+		r := a.t.advance(a.window)
+		a.windowTime += time.Since(start)
+		if !r.finite() {
+			return a.diverge(r)
+		}
+		a.windowNorm += r.gradientNorm
+		a.windowStep++
+		a.validated = false
+		if plan.record(a.t.step) {
+			a.record(r.learningRate)
+		}
+		if plan.validate(a.t.step) {
+			if err := a.validate(ctx); err != nil {
+				return a.orInterrupt(ctx, err)
+			}
+		}
+		if plan.probe(a.t.step) {
+			if err := a.probe(ctx); err != nil {
+				return a.orInterrupt(ctx, err)
+			}
+		}
+		if plan.checkpoint(a.t.step) {
+			if err := a.checkpoint(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.finish(ctx); err != nil {
+		return a.orInterrupt(ctx, err)
+	}
+	return nil
+}
+
+// finish makes sure that a run which is done has its final figures, also when it
+// was interrupted between its last step and them.
+func (a *attempt) finish(ctx context.Context) error {
+	if !a.validated {
+		if err := a.validate(ctx); err != nil {
+			return err
+		}
+		if err := a.probe(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.weights(); err != nil {
+		return err
+	}
+	a.out.State = runs.Finished
+	return nil
+}
+
+func (a *attempt) orInterrupt(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return a.interrupt(ctx)
+	}
+	return err
+}
+
+// interrupt writes a checkpoint and ends the run as interrupted.
+func (a *attempt) interrupt(ctx context.Context) error {
+	if a.t.step > a.firstStep {
+		if err := a.checkpoint(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("interrupted, and could not write a checkpoint: %w", err)
+		}
+	}
+	a.out.State = runs.Interrupted
+	a.out.Message = fmt.Sprintf("interrupted after step %d of %d", a.t.step, a.t.total)
+	return a.weights()
+}
+
+// diverge ends the run at a step that gave no finite loss. The step has changed
+// nothing, and the checkpoints before it stay.
+func (a *attempt) diverge(r stepResult) error {
+	step, tokens := a.t.step+1, a.t.tokens()+int64(a.spec.Train.StepTokens)
+	a.rec.Metric(a.lossName(), step, tokens, r.loss.Mean())
+	a.rec.Metric("gradient_norm", step, tokens, r.gradientNorm)
+	a.out.State = runs.Diverged
+	a.out.Message = fmt.Sprintf("loss %g, gradient norm %g at step %d of %d: not finite", r.loss.Mean(), r.gradientNorm, step, a.t.total)
+	a.rec.Event(step, "diverged", a.out.Message)
+	return a.weights()
+}
+
+// record writes the means since the last record and tells the observer.
+func (a *attempt) record(learningRate float64) {
+	step, tokens := a.t.step, a.t.tokens()
+	var whole nn.Loss
+	for i, l := range a.window {
+		whole = whole.Add(l)
+		if l.Count > 0 && len(a.window) > 1 {
+			a.rec.Metric(a.lossName()+"/"+a.corpus.Mixture[i], step, tokens, l.Mean())
+		}
+		a.window[i] = nn.Loss{}
+	}
+	if whole.Count > 0 {
+		a.rec.Metric(a.lossName(), step, tokens, whole.Mean())
+	}
+	a.rec.Metric("gradient_norm", step, tokens, a.windowNorm/float64(a.windowStep))
+	a.rec.Metric("learning_rate", step, tokens, learningRate)
+	speed := float64(a.windowStep*int64(a.spec.Train.StepTokens)) / a.windowTime.Seconds()
+	a.rec.Metric("throughput", step, tokens, speed)
+	a.trained += a.windowTime
+	a.out.TrainSpeed = float64((step-a.firstStep)*int64(a.spec.Train.StepTokens)) / a.trained.Seconds()
+	a.windowNorm, a.windowStep, a.windowTime = 0, 0, 0
+	if a.options.Observe != nil {
+		left := float64((a.t.total-step)*int64(a.spec.Train.StepTokens)) / a.out.TrainSpeed
+		a.options.Observe(Update{Stage: "train", Done: step, Total: a.t.total, Run: a.run.ID, Tokens: tokens, Loss: whole.Mean(),
+			Validation: a.out.Validation, TokensPerSecond: speed, Left: time.Duration(left * float64(time.Second))})
+	}
+}
+
+func (a *attempt) validate(ctx context.Context) error {
+	whole, bySource, err := a.eval.validate(ctx)
+	if err != nil {
+		return err
+	}
+	a.validated = true
+	a.out.Validation = whole.Mean()
+	step, tokens := a.t.step, a.t.tokens()
+	a.rec.Metric("validation/loss", step, tokens, whole.Mean())
+	a.rec.Metric("validation/unigram", step, tokens, a.eval.Unigram)
+	if len(bySource) > 1 {
+		for _, v := range a.eval.validation {
+			a.rec.Metric("validation/loss/"+v.name, step, tokens, bySource[v.name].Mean())
+		}
+	}
+	return nil
+}
+
+func (a *attempt) probe(ctx context.Context) error {
+	step, tokens := a.t.step, a.t.tokens()
+	results, err := a.eval.probe(ctx)
+	if err != nil {
+		return err
+	}
+	generations, err := a.eval.generate(ctx)
+	if err != nil {
+		return err
+	}
+	a.out.Scores, a.out.Generations = results, nil
+	for _, r := range results {
+		a.rec.Metric("probe/"+r.Task, step, tokens, r.Accuracy())
+		a.rec.Score(runs.Score{Step: step, Tokens: tokens, Name: r.Task, Value: r.Accuracy(), Low: r.Low, High: r.High,
+			Chance: r.Chance, N: r.N, Seed: r.Seed, Unit: "accuracy"})
+	}
+	for _, g := range append(a.sampleText(results), a.generationText(generations)...) {
+		g.Step, g.Tokens, g.Index = step, tokens, len(a.out.Generations)
+		a.out.Generations = append(a.out.Generations, g)
+		a.rec.Generation(g)
+	}
+	gains, branches := a.eval.inside()
+	a.rec.Table(runs.Table{Step: step, Name: "norm gains", Columns: []string{"gain", "participation", "of", "rms"}, Rows: participationRows(gains)})
+	a.rec.Table(runs.Table{Step: step, Name: "branches", Columns: []string{"branch", "share of the stream"}, Rows: branchRows(branches)})
+	for _, b := range branches {
+		a.rec.Metric("branch_share/"+b.Name, step, tokens, b.Share)
+	}
+	return nil
+}
+
+// checkpoint commits the metrics, writes the state and prunes older states.
+func (a *attempt) checkpoint(ctx context.Context) error {
+	if err := a.rec.Flush(ctx); err != nil {
+		a.options.note("metrics are not written yet, the checkpoint is: " + err.Error())
+	}
+	dir := checkpointDir(a.store, a.run.ID)
+	path, sha, err := a.t.save(dir, a.run.ID)
+	if err != nil {
+		return fmt.Errorf("write checkpoint: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("write checkpoint: %w", err)
+	}
+	relative, err := filepath.Rel(a.store.Dir(), path)
+	if err != nil {
+		relative = path
+	}
+	a.rec.Artifact(runs.Artifact{Step: a.t.step, Kind: "checkpoint", Path: relative, SHA256: sha, Bytes: info.Size()})
+	if err := checkpoint.Prune(dir, a.spec.Train.KeepCheckpoints); err != nil {
+		return fmt.Errorf("prune checkpoints: %w", err)
+	}
+	return nil
+}
+
+// weights fills in what the outcome says about the model as it stands.
+func (a *attempt) weights() error {
+	a.out.Steps, a.out.Tokens = a.t.step, a.t.tokens()
+	a.out.Weights = weightsHash(a.t.model)
+	a.rec.Event(a.t.step, "weights", "sha256 "+a.out.Weights+" after step "+strconv.FormatInt(a.t.step, 10))
+	path, _, err := checkpoint.Latest(checkpointDir(a.store, a.run.ID))
+	if err != nil && !errors.Is(err, checkpoint.ErrNone) {
+		return err
+	}
+	a.out.Checkpoint = path
+	return nil
+}

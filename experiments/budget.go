@@ -1,0 +1,157 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"harness/amx"
+	"harness/nn"
+	"harness/nn/optim"
+)
+
+// calibrationTime is how long a wall-clock budget is calibrated for.
+const calibrationTime = 3 * time.Second
+
+// steps is the budget in optimizer steps. A wall-clock budget is turned into
+// tokens by a calibration on this core; note says how, for the record.
+func (w *workplace) steps(ctx context.Context) (total int64, note string, err error) {
+	stepTokens := int64(w.spec.Train.StepTokens)
+	if w.spec.Budget.Wall == 0 {
+		return (w.spec.Budget.Tokens + stepTokens - 1) / stepTokens, "", nil
+	}
+	w.options.note(fmt.Sprintf("calibrating: how many tokens are %s on this core?", w.spec.Budget.Wall))
+	return w.calibrate(ctx)
+}
+
+// calibrate trains a throwaway model on batches from all over the curriculum,
+// times one validation and one probing, and solves for the steps that fit.
+func (w *workplace) calibrate(ctx context.Context) (total int64, note string, err error) {
+	const places = 20
+	t, err := newTrainer(w.spec, w.corpus, w.kernels, places*1000)
+	if err != nil {
+		return 0, "", err
+	}
+	losses := make([]nn.Loss, len(w.corpus.Mixture))
+	t.advance(losses) // warms buffers and caches
+	start, steps := time.Now(), 0
+	for time.Since(start) < calibrationTime || steps < places {
+		if ctx.Err() != nil {
+			return 0, "", ctx.Err()
+		}
+		t.step = int64(steps%places)*1000 + int64(steps/places)
+		t.advance(losses)
+		steps++
+	}
+	stepTime := time.Since(start).Seconds() / float64(steps)
+
+	e, err := newEvaluator(t)
+	if err != nil {
+		return 0, "", err
+	}
+	start = time.Now()
+	if _, _, err := e.validate(ctx); err != nil {
+		return 0, "", err
+	}
+	validation := time.Since(start).Seconds()
+	start = time.Now()
+	if _, err := e.probe(ctx); err != nil {
+		return 0, "", err
+	}
+	if _, err := e.generate(ctx); err != nil {
+		return 0, "", err
+	}
+	probing := time.Since(start).Seconds()
+	probings := math.Ceil(1 / w.spec.Probes.Every)
+	evaluation := math.Ceil(1/w.spec.Train.ValidateEvery)*validation + probings*(probing+validation)
+	wall := w.spec.Budget.Wall.Seconds()
+	total = int64((wall - evaluation) / stepTime)
+	if total < 1 {
+		return 0, "", fmt.Errorf("a budget of %s is used up by evaluation: validating and probing at this cadence take %.0f s; raise train.validate_every and probes.every, or the budget",
+			w.spec.Budget.Wall, evaluation)
+	}
+	tokens := total * int64(w.spec.Train.StepTokens)
+	note = fmt.Sprintf("calibrated over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s; %s are %s tokens",
+		steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, w.spec.Budget.Wall, humanize.Comma(tokens))
+	w.options.note(note)
+	return total, note, nil
+}
+
+// Plan is what a run would be, without its corpus: for --dry-run.
+type Plan struct {
+	Spec            string     // resolved YAML
+	Hash            string     // of the spec
+	Accounting      [][]string // part, parameters, meaning
+	Kernels         string
+	TrainFLOP       float64       // floating-point operations of one training token
+	TokensPerSecond float64       // measured here on random tokens, every position a target
+	Budget          int64         // tokens; an estimate where the budget is a time
+	Time            time.Duration // of training alone
+	StateBytes      int64         // parameters, gradients and moments
+}
+
+// DryRun measures a few steps of the spec's model on random tokens. It reads no
+// corpus, so the vocabulary is the one asked for.
+func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
+	k, err := amx.Select(spec.Train.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	vocab := spec.Corpus.Tokenizer.Vocab
+	m := nn.New(spec.Model, vocab, k)
+	p := &Plan{Spec: spec.YAML(), Hash: spec.Hash(), Kernels: k.Name, TrainFLOP: m.TrainFLOP(spec.Train.Loss)}
+	account := m.Account(spec.Train.Loss)
+	p.Accounting = accountRows(account, spec)
+	p.StateBytes = 16 * int64(account.Stored)
+	if p.TokensPerSecond, err = randomSpeed(ctx, spec, m); err != nil {
+		return nil, err
+	}
+	p.Budget = spec.Budget.Tokens
+	p.Time = time.Duration(float64(p.Budget) / p.TokensPerSecond * float64(time.Second))
+	if spec.Budget.Wall > 0 {
+		p.Time = spec.Budget.Wall
+		p.Budget = int64(p.Time.Seconds() * p.TokensPerSecond)
+	}
+	return p, nil
+}
+
+// randomSpeed is tokens a second of training m on random windows.
+func randomSpeed(ctx context.Context, spec *Spec, m *nn.Model) (float64, error) {
+	rng := rand.New(rand.NewPCG(uint64(spec.Seed), 1))
+	m.Init(rng)
+	n := spec.Train.StepTokens
+	b := nn.Batch{}
+	for i := range n {
+		if i%spec.Train.Sequence == 0 {
+			b.Starts = append(b.Starts, int32(i))
+		}
+		b.Tokens = append(b.Tokens, int32(rng.IntN(m.V)))
+		b.Targets = append(b.Targets, int32(rng.IntN(m.V)))
+	}
+	counts := make([]int64, m.V)
+	rows := nn.NewRows(m, spec.Train.Loss, counts, n)
+	a := nn.NewActivations(m, n, true)
+	o := optim.New(spec.Train.Optimizer, m)
+	step := func() {
+		m.ZeroGrads()
+		rows.Plan(b, rng)
+		m.Forward(a, b)
+		m.Loss(a, b, rows)
+		m.Backward(a, b, rows)
+		o.Step(rows, spec.Train.Optimizer.LR)
+	}
+	step()
+	start, steps := time.Now(), 0
+	for steps < 2 || time.Since(start) < time.Second {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		step()
+		steps++
+	}
+	return float64(n*steps) / time.Since(start).Seconds(), nil
+}

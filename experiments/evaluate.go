@@ -1,0 +1,116 @@
+package experiments
+
+import (
+	"context"
+	"math"
+
+	"harness/corpus"
+	"harness/diagnostics"
+	"harness/nn"
+	"harness/probes"
+)
+
+// evaluator scores a model in training without touching it: it reads the
+// embedding through a scratch copy with all pending weight decay applied, and has
+// activations and random streams of its own.
+type evaluator struct {
+	t          *trainer
+	acts       *nn.Activations
+	table      []float32 // [V,D] effective embedding
+	validation []sourceValidation
+	prompts    [][]int32 // openings of validation documents, for generations
+	Unigram    float64   // nats: the unigram entropy of the validation targets
+}
+
+type sourceValidation struct {
+	name    string
+	batches []nn.Batch
+}
+
+// newEvaluator draws the validation batches: the validation tokens of the spec
+// are shared by the text sources in proportion to what they hold.
+func newEvaluator(t *trainer) (*evaluator, error) {
+	e := &evaluator{t: t, table: make([]float32, len(t.model.Embedding.Data))}
+	train, p := t.spec.Train, t.spec.Probes
+	e.acts = nn.NewActivations(t.model, train.StepTokens, false)
+	held := int64(0)
+	for _, s := range t.corpus.Manifest.Sources {
+		held += s.Validation.Tokens
+	}
+	var all []corpus.Batch
+	for _, s := range t.corpus.Manifest.Sources {
+		if s.Validation.Tokens == 0 {
+			continue
+		}
+		share := float64(s.Validation.Tokens) / float64(held)
+		batches, err := t.corpus.Validation(s.Name, train.Sequence, train.StepTokens/train.Sequence, max(train.Sequence, int(share*float64(train.ValidationTokens))))
+		if err != nil {
+			return nil, err
+		}
+		v := sourceValidation{name: s.Name}
+		for _, b := range batches {
+			v.batches = append(v.batches, nn.Batch{Tokens: b.Tokens, Targets: b.Targets, Starts: b.Starts})
+		}
+		e.validation = append(e.validation, v)
+		all = append(all, batches...)
+		length := p.PromptTokens + p.NewTokens
+		documents, err := t.corpus.Documents(s.Name, max(1, int(math.Round(share*float64(p.Generations)))), length, length)
+		if err != nil {
+			return nil, err
+		}
+		e.prompts = append(e.prompts, documents...)
+	}
+	e.prompts = e.prompts[:min(p.Generations, len(e.prompts))]
+	e.Unigram = t.corpus.UnigramEntropy(all)
+	return e, nil
+}
+
+// model is the trained model as it would be exported now.
+func (e *evaluator) model() *nn.Model {
+	e.t.opt.Effective(e.table)
+	return e.t.model.WithEmbedding(e.table)
+}
+
+// validate is the exact full-softmax loss on the validation text, whole and by source.
+func (e *evaluator) validate(ctx context.Context) (whole nn.Loss, bySource map[string]nn.Loss, err error) {
+	m := e.model()
+	bySource = map[string]nn.Loss{}
+	for _, v := range e.validation {
+		for _, b := range v.batches {
+			if err := ctx.Err(); err != nil {
+				return nn.Loss{}, nil, err
+			}
+			m.Forward(e.acts, b)
+			l := m.Evaluate(e.acts, b, nil)
+			bySource[v.name] = bySource[v.name].Add(l)
+			whole = whole.Add(l)
+		}
+	}
+	return whole, bySource, nil
+}
+
+// probe asks the tasks of the corpus that the mixture trains.
+func (e *evaluator) probe(ctx context.Context) ([]probes.Result, error) {
+	var trained []corpus.Task
+	for _, task := range e.t.spec.Corpus.Tasks {
+		if e.t.corpus.InMixture(task.Name) {
+			trained = append(trained, task)
+		}
+	}
+	return probes.Tasks(ctx, e.model(), e.t.corpus, trained, e.t.spec.Probes.N, e.t.spec.Seed, e.t.spec.Train.StepTokens)
+}
+
+// generate continues validation documents.
+func (e *evaluator) generate(ctx context.Context) ([]probes.Generation, error) {
+	p := e.t.spec.Probes
+	return probes.Generations(ctx, e.model(), e.prompts, p.PromptTokens, p.NewTokens, []int32{corpus.EOT})
+}
+
+// inside measures norm gains and branches on one validation batch.
+func (e *evaluator) inside() ([]diagnostics.Participation, []diagnostics.Branch) {
+	m := e.model()
+	b := e.validation[0].batches[0]
+	a := nn.NewActivations(m, len(b.Tokens), true)
+	m.Forward(a, b)
+	return diagnostics.ParticipationRatios(m), diagnostics.BranchShares(m, a)
+}

@@ -1,0 +1,85 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+
+	"harness/amx"
+	"harness/corpus"
+	"harness/nn"
+	"harness/nn/checkpoint"
+	"harness/nn/generate"
+	"harness/nn/optim"
+	"harness/runs"
+)
+
+// Trained is a run's model as its newest whole checkpoint holds it, ready to be
+// read: pending weight decay is applied.
+type Trained struct {
+	Run        runs.Run
+	Checkpoint string
+	Step       string
+	Model      *nn.Model
+	Tokenizer  *corpus.Tokenizer
+}
+
+// LoadTrained opens the model of a run by reference, with the kernel set it was
+// trained with, or with the one named.
+func LoadTrained(ctx context.Context, store, ref, kernels string) (_ *Trained, err error) {
+	s, err := runs.OpenReadOnly(store)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	run, err := s.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := Parse("spec of run "+run.ID, []byte(run.Spec), nil)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{Run: run}
+	if t.Tokenizer, err = corpus.Load(filepath.Join(s.RunDir(run.ID), tokenizerFile)); err != nil {
+		return nil, err
+	}
+	if t.Checkpoint, _, err = checkpoint.Latest(checkpointDir(s, run.ID)); err != nil {
+		return nil, fmt.Errorf("run %s (%s): %w", run.Name, run.ID, err)
+	}
+	f, err := checkpoint.Read(t.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	if kernels == "" {
+		kernels = f.Meta[metaKernels]
+	}
+	k, err := amx.Select(kernels)
+	if err != nil {
+		return nil, fmt.Errorf("%w; --kernels chooses another set", err)
+	}
+	t.Step = f.Meta[metaStep]
+	t.Model = nn.New(spec.Model, t.Tokenizer.Vocab(), k)
+	opt := optim.New(spec.Train.Optimizer, t.Model)
+	if err := restoreState(t.Model, opt, f); err != nil {
+		return nil, err
+	}
+	table := make([]float32, len(t.Model.Embedding.Data))
+	opt.Effective(table)
+	t.Model = t.Model.WithEmbedding(table)
+	return t, nil
+}
+
+// Continue generates up to limit tokens after the prompt, which begins a
+// document, and returns their text.
+func (t *Trained) Continue(ctx context.Context, prompt string, limit int, p generate.Policy, seed int64) (string, error) {
+	ids := t.Tokenizer.Encode([]byte(prompt), []int32{corpus.BOS})
+	out, err := generate.Run(ctx, nn.NewStream(t.Model), ids, limit, []int32{corpus.EOT}, p, rand.New(rand.NewPCG(uint64(seed), 2)))
+	if err != nil {
+		return "", err
+	}
+	return strings.ToValidUTF8(readable(t.Tokenizer, out.Tokens), "\uFFFD"), nil
+}

@@ -1,0 +1,435 @@
+package experiments
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"harness/nn/checkpoint"
+	"harness/runs"
+)
+
+// tinySpec writes a corpus of invented sentences and a spec that trains on it in
+// about a second, and returns the spec's path. Extra lines go into train.
+func tinySpec(t testing.TB, train string) string {
+	t.Helper()
+	if !strings.Contains(train, "optimizer:") {
+		train += "\n  optimizer: {lr: 1e-2, warmup_steps: 5}"
+	}
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.Mkdir(text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	words := strings.Fields("the a small large core model token learns reads writes one two never often slowly under over machine window")
+	for i := range 60 {
+		var b strings.Builder
+		for range 80 {
+			b.WriteString(words[rng.IntN(len(words))])
+			b.WriteByte(" \n"[rng.IntN(2)])
+		}
+		if err := os.WriteFile(filepath.Join(text, fmt.Sprintf("%d.txt", i)), []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := fmt.Sprintf(`name: tiny
+budget: 20k
+corpus:
+  tokenizer: {vocab: 300}
+  sources:
+    - {name: words, kind: tree, path: text}
+  tasks:
+    - {name: shift, kind: shift, min: 3, max: 4}
+  phases:
+    - {until: 50%%, weights: {words: 2, shift: 1}}
+    - {until: 100%%, weights: {words: 1, shift: 2}}
+  validation_share: 0.2
+model: {d_model: 16, layers: [lin, swa], d_ff: 24, heads: 2, head_width: 8, state_width: 8, window: 16}
+train:
+  sequence: 64
+  step_tokens: 128
+  validation_tokens: 512
+  checkpoint_every: 10%%
+  loss: {kind: sampled, negatives: 200}
+%s
+probes: {n: 20, generations: 1, prompt_tokens: 4, new_tokens: 4, every: 50%%}
+`, train)
+	path := filepath.Join(dir, "tiny.yaml")
+	if err := os.WriteFile(path, []byte(spec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t testing.TB, path string, overrides ...string) *Spec {
+	t.Helper()
+	spec, err := Load(path, overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func run(t testing.TB, spec *Spec, store string) *Outcome {
+	t.Helper()
+	out, err := Run(context.Background(), spec, Options{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestRunFillsTheStore(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	out := run(t, load(t, tinySpec(t, "")), dir)
+	if out.State != runs.Finished || out.Tokens != 20_096 || out.Steps != 157 {
+		t.Fatalf("state %s after %d tokens, %d steps: %s", out.State, out.Tokens, out.Steps, out.Message)
+	}
+	if !(out.Validation < out.Unigram) || out.Unigram < 1 {
+		t.Errorf("validation %.3f, unigram %.3f: nothing was learned", out.Validation, out.Unigram)
+	}
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	series, err := s.Series(ctx, out.Run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[string]int{}
+	for _, x := range series {
+		points[x.Name] = len(x.Points)
+	}
+	for name, want := range map[string]int{"train/sampled_loss": 157, "validation/loss": 20, "learning_rate": 157, "throughput": 157, "probe/shift": 3} {
+		if got := points[name]; got < want-1 || got > want+1 {
+			t.Errorf("%s has %d points, want about %d (all: %v)", name, got, want, points)
+		}
+	}
+	scores, _ := s.Scores(ctx, out.Run.ID)
+	generations, _ := s.Generations(ctx, out.Run.ID)
+	tables, _ := s.Tables(ctx, out.Run.ID)
+	artifacts, _ := s.Artifacts(ctx, out.Run.ID)
+	if len(scores) < 2 || len(generations) < 4 || len(tables) < 4 || len(artifacts) < 10 {
+		t.Errorf("%d scores, %d generations, %d tables, %d artifacts", len(scores), len(generations), len(tables), len(artifacts))
+	}
+	if kept, _ := filepath.Glob(filepath.Join(checkpointDir(s, out.Run.ID), "*.safetensors")); len(kept) != 3 {
+		t.Errorf("%d checkpoints kept, want 3: %v", len(kept), kept)
+	}
+	trained, err := LoadTrained(ctx, dir, out.Run.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trained.Step != "157" || trained.Checkpoint != out.Checkpoint {
+		t.Errorf("trained model of step %s from %s", trained.Step, trained.Checkpoint)
+	}
+}
+
+func TestSameSpecAndSeedGiveTheSameWeights(t *testing.T) {
+	path := tinySpec(t, "")
+	first := run(t, load(t, path), t.TempDir())
+	second := run(t, load(t, path), t.TempDir())
+	other := run(t, load(t, path, "seed=2"), t.TempDir())
+	if first.Weights != second.Weights {
+		t.Errorf("same spec, other weights: %s and %s", first.Weights, second.Weights)
+	}
+	if first.Weights == other.Weights {
+		t.Error("another seed gave the same weights")
+	}
+	// Probes, validations and generations must not perturb training.
+	quiet := run(t, load(t, path, "probes.every=100%", "train.validate_every=100%", "probes.n=1", "probes.generations=0"), t.TempDir())
+	if quiet.Weights != first.Weights {
+		t.Error("probing more often changed the trained weights")
+	}
+}
+
+func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	want := run(t, load(t, path), t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
+		if u.Stage == "train" && u.Done == 71 {
+			cancel()
+		}
+	}})
+	if err != nil || out.State != runs.Interrupted || out.Steps != 71 {
+		t.Fatalf("state %v after %d steps, error %v", out.State, out.Steps, err)
+	}
+	if out.Checkpoint != checkpoint.StepPath(filepath.Dir(out.Checkpoint), 71) {
+		t.Errorf("no checkpoint of step 71: %s", out.Checkpoint)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Weights != want.Weights {
+		t.Errorf("resumed weights %s, undisturbed %s", again.Weights, want.Weights)
+	}
+	if again.State != runs.Finished || len(again.Run.Attempts) != 2 {
+		t.Errorf("state %s, %d attempts", again.State, len(again.Run.Attempts))
+	}
+	if _, err := Resume(context.Background(), out.Run.ID, Options{Store: dir}); err == nil || !strings.Contains(err.Error(), "finished") {
+		t.Errorf("resume of a finished run: %v", err)
+	}
+}
+
+// TestMain lets the test binary be a run that can be killed.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("HARNESS_TEST_RUN_SPEC"); path != "" {
+		os.Exit(childRun(path, os.Getenv("HARNESS_TEST_RUN_STORE"), os.Getenv("HARNESS_TEST_RUN_REF")))
+	}
+	os.Exit(m.Run())
+}
+
+// childRun runs, or resumes, telling its parent of every step on standard output.
+func childRun(path, store, ref string) int {
+	o := Options{Store: store, Observe: func(u Update) {
+		if u.Stage == "train" {
+			fmt.Println("step", u.Done)
+		}
+	}}
+	var err error
+	if ref != "" {
+		_, err = Resume(context.Background(), ref, o)
+	} else {
+		var spec *Spec
+		if spec, err = Load(path, nil); err == nil {
+			_, err = Run(context.Background(), spec, o)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// killAt starts a child and kills it with SIGKILL once it has told of the given
+// step, after a further delay. It reports whether the child was still running.
+func killAt(t *testing.T, path, store, ref string, step int, delay time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HARNESS_TEST_RUN_SPEC="+path, "HARNESS_TEST_RUN_STORE="+store, "HARNESS_TEST_RUN_REF="+ref)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var at int
+		if n, _ := fmt.Sscanf(lines.Text(), "step %d", &at); n == 1 && at >= step {
+			break
+		}
+	}
+	time.Sleep(delay)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+}
+
+func TestKilledAtRandomStepsAndResumedEqualsAnUndisturbedRun(t *testing.T) {
+	// A checkpoint after every step, so that kills fall into writing one as well.
+	path, dir := tinySpec(t, "  keep_checkpoints: 2"), t.TempDir()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	every := strings.Replace(string(text), "checkpoint_every: 10%", "checkpoint_every: 0.6%", 1)
+	if err := os.WriteFile(path, []byte(every), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := run(t, load(t, path), t.TempDir())
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
+	ref, step := "", 0
+	for range 6 {
+		step += 1 + rng.IntN(25)
+		killAt(t, path, dir, ref, step, time.Duration(rng.IntN(8000))*time.Microsecond)
+		ref = "latest"
+	}
+	run, err := find(context.Background(), dir, "latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.State != runs.Crashed {
+		t.Fatalf("a killed run reads as %s", run.State)
+	}
+	out, err := Resume(context.Background(), "latest", Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Weights != want.Weights {
+		t.Errorf("weights after 6 kills %s, undisturbed %s", out.Weights, want.Weights)
+	}
+	if len(out.Run.Attempts) != 7 {
+		t.Errorf("%d attempts", len(out.Run.Attempts))
+	}
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	series, err := s.Series(context.Background(), run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range series {
+		if x.Name != "train/sampled_loss" {
+			continue
+		}
+		for i, p := range x.Points {
+			if p.Step != int64(i+1) {
+				t.Fatalf("point %d of the training loss is of step %d: a resume lost or doubled one", i, p.Step)
+			}
+		}
+		if len(x.Points) != 157 {
+			t.Errorf("%d points of 157", len(x.Points))
+		}
+	}
+}
+
+func TestDivergenceEndsTheRunAndKeepsTheLastCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	out := run(t, load(t, tinySpec(t, "  optimizer: {lr: 1, clip_norm: 0, weight_decay: 100}")), dir)
+	if out.State != runs.Diverged {
+		t.Fatalf("state %s, validation %g", out.State, out.Validation)
+	}
+	if !strings.Contains(out.Message, fmt.Sprintf("at step %d", out.Steps+1)) {
+		t.Errorf("message %q after %d good steps", out.Message, out.Steps)
+	}
+	if _, err := Resume(context.Background(), out.Run.ID, Options{Store: dir}); err == nil || !strings.Contains(err.Error(), "diverged") {
+		t.Errorf("resume of a diverged run: %v", err)
+	}
+}
+
+func TestResumeKeepsTheKernelSet(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path, "train.kernels=portable"), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 40 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range again.Run.Attempts {
+		if a.Kernels != "portable" {
+			t.Errorf("attempt %d ran on %s", a.Number, a.Kernels)
+		}
+	}
+}
+
+func TestTruncatedCheckpointFallsBackToTheOneBefore(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	want := run(t, load(t, path), t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 71 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(out.Checkpoint, 1000); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir, Observe: func(u Update) {
+		if strings.HasPrefix(u.Stage, "note: ") {
+			notes = append(notes, u.Stage)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(notes, "\n"); !strings.Contains(said, "damaged") || !strings.Contains(said, filepath.Base(out.Checkpoint)) {
+		t.Errorf("nothing was said about the damaged checkpoint:\n%s", said)
+	}
+	if again.Weights != want.Weights {
+		t.Error("resumed weights differ from an undisturbed run's")
+	}
+}
+
+func TestWallClockBudgetBecomesTokens(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Now()
+	out := run(t, load(t, tinySpec(t, ""), "budget=2s"), dir)
+	if out.State != runs.Finished || out.Tokens < 128 {
+		t.Fatalf("state %s after %d tokens", out.State, out.Tokens)
+	}
+	if took := time.Since(start); took > 60*time.Second {
+		t.Errorf("took %s", took)
+	}
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	events, _ := s.Events(context.Background(), out.Run.ID)
+	said := ""
+	for _, e := range events {
+		said += e.Text + "\n"
+	}
+	if !strings.Contains(said, "calibrated over") {
+		t.Errorf("the calibration is not on record: %s", said)
+	}
+}
+
+func TestDryRunAccountsForTheReleasedShape(t *testing.T) {
+	spec := load(t, "paper/release-dense.yaml", "train.sequence=64", "train.step_tokens=64", "train.loss.negatives=64")
+	plan, err := DryRun(context.Background(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := map[string]string{}
+	for _, row := range plan.Accounting {
+		cells[row[0]] = row[1] + " " + row[2]
+	}
+	for part, want := range map[string]string{"body": "3,298,144", "stored": "7,492,448", "published active": "difference 0", "published stored": "difference 0"} {
+		if !strings.Contains(cells[part], want) {
+			t.Errorf("%s: %q does not say %q", part, cells[part], want)
+		}
+	}
+	if plan.TokensPerSecond <= 0 || math.IsInf(plan.TokensPerSecond, 0) || plan.Time <= 0 {
+		t.Errorf("speed %g, time %s", plan.TokensPerSecond, plan.Time)
+	}
+}
+
+func TestAnErrorBeforeTheRunLeavesNoRun(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	spec := load(t, path, "corpus.sources.words.include=[\"*.none\"]")
+	if _, err := Run(context.Background(), spec, Options{Store: dir}); err == nil {
+		t.Fatal("an empty corpus was trained on")
+	} else if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %v", err)
+	}
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if all, _ := s.Runs(context.Background()); len(all) != 0 {
+		t.Errorf("%d runs in the store", len(all))
+	}
+}

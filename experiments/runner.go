@@ -1,0 +1,241 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"harness/amx"
+	"harness/corpus"
+	"harness/nn/checkpoint"
+	"harness/runs"
+)
+
+// Options are what a run takes from its caller rather than from the spec.
+type Options struct {
+	Store             string       // the store's directory
+	Command           []string     // the command line, for provenance
+	Observe           func(Update) // told of progress, often; may be nil
+	AllowKernelChange bool         // resume: go on with another kernel set than the run began with
+}
+
+// Update is a moment of a run, for a progress line.
+type Update struct {
+	Stage       string // what is going on: "train", or a stage of preparing the corpus
+	Done, Total int64  // of the stage, in its own unit; Total 0 where it is not known
+
+	// In training only.
+	Run             string
+	Tokens          int64
+	Loss            float64 // nats, mean over the last steps
+	Validation      float64 // nats; NaN before the first validation
+	TokensPerSecond float64
+	Left            time.Duration // to the end of the budget, at this speed
+}
+
+// Note is something the user should know, in one line.
+func (o Options) note(text string) {
+	if o.Observe != nil {
+		o.Observe(Update{Stage: "note: " + text})
+	}
+}
+
+// workplace is what a run needs before there is a run: a store, a core, kernels,
+// an open corpus.
+type workplace struct {
+	options Options
+	spec    *Spec
+	store   *runs.Store
+	core    *amx.Core
+	kernels *amx.Kernels
+	corpus  *corpus.Corpus
+}
+
+// openWorkplace opens everything, in the order in which errors are cheapest.
+func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels string) (w *workplace, err error) {
+	w = &workplace{options: o, spec: spec}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if w.store, err = runs.Open(o.Store); err != nil {
+		return w, err
+	}
+	if w.kernels, err = amx.Select(kernels); err != nil {
+		return w, err
+	}
+	if w.core, err = amx.ClaimCore(""); err != nil {
+		return w, fmt.Errorf("claim a core: %w", err)
+	}
+	if w.core.Oversubscribed {
+		o.note("every core has a run already: this one shares and will be slower")
+	} else {
+		o.note(fmt.Sprintf("pinned to core %d, kernels %s", w.core.ID, w.kernels.Name))
+	}
+	progress := func(stage string, done, total int64) {
+		if o.Observe != nil {
+			o.Observe(Update{Stage: stage, Done: done, Total: total})
+		}
+	}
+	w.corpus, err = corpus.Open(ctx, spec.Corpus, "", filepath.Join(w.store.Dir(), "corpora"), progress)
+	if err != nil {
+		return w, err
+	}
+	for _, n := range w.corpus.Notes {
+		o.note(n)
+	}
+	return w, nil
+}
+
+func (w *workplace) close() error {
+	var errs []error
+	if w.corpus != nil {
+		errs = append(errs, w.corpus.Close())
+	}
+	if w.core != nil {
+		errs = append(errs, w.core.Release())
+	}
+	if w.store != nil {
+		errs = append(errs, w.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run trains the spec to the end of its budget and returns how it went. A
+// cancelled ctx ends it as interrupted and a non-finite loss as diverged, with a
+// checkpoint and without an error.
+func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
+	w, err := openWorkplace(ctx, spec, o, spec.Train.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	total, calibrated, err := w.steps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTrainer(spec, w.corpus, w.kernels, total)
+	if err != nil {
+		return nil, err
+	}
+	provenance := runs.Provenance(o.Command)
+	w.describe(provenance)
+	provenance[metaSteps] = strconv.FormatInt(total, 10)
+	run, err := w.store.Create(ctx, runs.NewRun{Name: spec.Name, Notes: spec.Notes, Tags: spec.Tags,
+		Spec: spec.YAML(), SpecHash: spec.Hash(), Seed: spec.Seed, Provenance: provenance})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(checkpointDir(w.store, run.ID), 0o755); err != nil {
+		return nil, fmt.Errorf("create the run's checkpoint directory: %w", err)
+	}
+	if err := w.corpus.Tokenizer.Save(filepath.Join(w.store.RunDir(run.ID), tokenizerFile)); err != nil {
+		return nil, err
+	}
+	return w.attempt(ctx, run, t, calibrated)
+}
+
+// Resume continues a run from its newest whole checkpoint, or from the start
+// where it left none, with the kernel set it began with.
+func Resume(ctx context.Context, ref string, o Options) (out *Outcome, err error) {
+	run, err := find(ctx, o.Store, ref)
+	if err != nil {
+		return nil, err
+	}
+	switch run.State {
+	case runs.Finished:
+		return nil, fmt.Errorf("run %s (%s) is finished: there is nothing to resume", run.Name, run.ID)
+	case runs.Diverged:
+		return nil, fmt.Errorf("run %s (%s) diverged and would diverge again at the same step: change the spec and run that", run.Name, run.ID)
+	}
+	spec, err := Parse("spec of run "+run.ID, []byte(run.Spec), nil)
+	if err != nil {
+		return nil, fmt.Errorf("stored spec of run %s: %w", run.ID, err)
+	}
+	kernels := run.Provenance[metaKernels]
+	if o.AllowKernelChange {
+		kernels = spec.Train.Kernels
+	}
+	w, err := openWorkplace(ctx, spec, o, kernels)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if was := run.Provenance[metaCorpus]; was != w.corpus.Hash() {
+		return nil, fmt.Errorf("the corpus of run %s has changed since it began (%.12s then, %.12s now): its sources or tokenizer are not what they were", run.ID, was, w.corpus.Hash())
+	}
+	total, err := strconv.ParseInt(run.Provenance[metaSteps], 10, 64)
+	if err != nil || total < 1 {
+		return nil, fmt.Errorf("run %s has no budget in steps in its provenance: %q", run.ID, run.Provenance[metaSteps])
+	}
+	t, err := newTrainer(spec, w.corpus, w.kernels, total)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.restoreLatest(t, run.ID); err != nil {
+		return nil, err
+	}
+	note := fmt.Sprintf("resumed from step %d", t.step)
+	if w.kernels.Name != run.Provenance[metaKernels] {
+		note += fmt.Sprintf(" with kernels %s instead of %s: not bit for bit", w.kernels.Name, run.Provenance[metaKernels])
+	}
+	o.note(note)
+	return w.attempt(ctx, run, t, note)
+}
+
+// restoreLatest loads the newest whole checkpoint, if there is any.
+func (w *workplace) restoreLatest(t *trainer, runID string) error {
+	path, skipped, err := checkpoint.Latest(checkpointDir(w.store, runID))
+	for _, s := range skipped {
+		w.options.note("skipped a damaged checkpoint: " + s.Error())
+	}
+	if errors.Is(err, checkpoint.ErrNone) {
+		w.options.note("no checkpoint yet: starting over from step 0")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := checkpoint.Read(path)
+	if err != nil {
+		return err
+	}
+	if f.Meta[metaRun] != runID {
+		return fmt.Errorf("%s belongs to run %q, not to %q", path, f.Meta[metaRun], runID)
+	}
+	return t.restore(f)
+}
+
+const tokenizerFile = "tokenizer.json"
+
+// checkpointDir is where the checkpoints of a run lie.
+func checkpointDir(s *runs.Store, runID string) string {
+	return filepath.Join(s.RunDir(runID), "checkpoints")
+}
+
+// describe adds the machine and the inputs to a run's provenance.
+func (w *workplace) describe(p map[string]string) {
+	m := amx.DetectMachine()
+	p["cpu"] = m.CPUModel
+	p["cores"] = strconv.Itoa(m.Cores)
+	p["cpu_flags"] = fmt.Sprint(m.Flags)
+	p[metaKernels] = w.kernels.Name
+	p[metaCorpus] = w.corpus.Hash()
+	p["tokenizer_hash"] = w.corpus.Tokenizer.Hash()
+	p["vocabulary"] = strconv.Itoa(w.corpus.Tokenizer.Vocab())
+}
+
+// find looks a run up without holding the store open.
+func find(ctx context.Context, dir, ref string) (run runs.Run, err error) {
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.Find(ctx, ref)
+}

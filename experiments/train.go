@@ -1,0 +1,105 @@
+package experiments
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"harness/amx"
+	"harness/corpus"
+	"harness/nn"
+	"harness/nn/optim"
+)
+
+// trainer is one model in training: everything a step reads and writes. A step
+// is a pure function of this state, the spec and the step's number, so that a
+// resume from a checkpoint continues bit for bit.
+type trainer struct {
+	spec    *Spec
+	corpus  *corpus.Corpus
+	sampler *corpus.Sampler
+	model   *nn.Model
+	opt     *optim.AdamW
+	rows    *nn.Rows
+	acts    *nn.Activations
+	step    int64 // steps done
+	total   int64 // steps of the budget
+
+	pcg *rand.PCG
+	rng *rand.Rand
+}
+
+func newTrainer(spec *Spec, c *corpus.Corpus, k *amx.Kernels, total int64) (*trainer, error) {
+	sampler, err := c.Sampler(spec.Seed, spec.Train.Sequence, spec.Train.StepTokens/spec.Train.Sequence, total)
+	if err != nil {
+		return nil, err
+	}
+	m := nn.New(spec.Model, c.Tokenizer.Vocab(), k)
+	t := &trainer{spec: spec, corpus: c, sampler: sampler, model: m, total: total, pcg: rand.NewPCG(0, 0)}
+	t.rng = rand.New(t.pcg)
+	t.reseed("init", 0)
+	m.Init(t.rng)
+	t.opt = optim.New(spec.Train.Optimizer, m)
+	t.rows = nn.NewRows(m, spec.Train.Loss, c.Counts(), spec.Train.StepTokens)
+	t.acts = nn.NewActivations(m, spec.Train.StepTokens, true)
+	return t, nil
+}
+
+// reseed starts the random stream of one purpose at one step.
+func (t *trainer) reseed(purpose string, step int64) {
+	h := uint64(14695981039346656037) // FNV-1a
+	for i := range len(purpose) {
+		h = (h ^ uint64(purpose[i])) * 1099511628211
+	}
+	t.pcg.Seed(uint64(t.spec.Seed)^h, uint64(step))
+}
+
+// progress is the share of the budget that is done.
+func (t *trainer) progress() float64 { return float64(t.step) / float64(t.total) }
+
+// tokens is how many tokens of training are done.
+func (t *trainer) tokens() int64 { return t.step * int64(t.spec.Train.StepTokens) }
+
+// stepResult is what one training step tells.
+type stepResult struct {
+	loss         nn.Loss
+	gradientNorm float64 // before clipping
+	learningRate float64
+}
+
+// finite reports whether the step may stand; one that may not has changed no
+// parameter.
+func (r stepResult) finite() bool {
+	for _, x := range []float64{r.loss.Sum, r.gradientNorm} {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// advance does one step: draw, forward, loss, backward, clip, update. losses
+// gains the loss of each entry of the corpus's mixture.
+func (t *trainer) advance(losses []nn.Loss) stepResult {
+	batch := t.sampler.Batch(t.step)
+	b := nn.Batch{Tokens: batch.Tokens, Targets: batch.Targets, Starts: batch.Starts}
+	t.reseed("negatives", t.step)
+	t.model.ZeroGrads()
+	t.rows.Plan(b, t.rng)
+	t.opt.CatchUp(t.rows)
+	t.model.Forward(t.acts, b)
+	r := stepResult{learningRate: t.spec.Train.Optimizer.LearningRate(t.step, t.progress())}
+	r.loss = t.model.Loss(t.acts, b, t.rows)
+	t.acts.PositionLosses(func(at int, nats float32) {
+		entry := &losses[batch.Sources[at]]
+		entry.Sum += float64(nats)
+		entry.Count++
+	})
+	if !r.finite() {
+		return r
+	}
+	t.model.Backward(t.acts, b, t.rows)
+	if r.gradientNorm = t.opt.Step(t.rows, r.learningRate); r.finite() {
+		t.step++
+	}
+	return r
+}
