@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"harness/experiments"
+	"harness/runs"
+)
+
+// number is a float that JSON can hold whatever its value: NaN and the infinities
+// are strings, "NaN", "+Inf" and "-Inf".
+type number float64
+
+// MarshalJSON writes a finite value as a number and another as a string.
+func (n number) MarshalJSON() ([]byte, error) {
+	f := float64(n)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return json.Marshal(strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	return json.Marshal(f)
+}
+
+// writeJSON prints a value, indented. Control characters that JSON leaves alone are
+// escaped, since the reader may be a terminal.
+func writeJSON(w io.Writer, value any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		return fmt.Errorf("encode the result as JSON: %w", err)
+	}
+	var out bytes.Buffer
+	for _, r := range text.String() {
+		if r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(&out, `\u%04x`, r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// timeOrNone is nil for the zero time.
+func timeOrNone(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+type runJSON struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	State      string    `json:"state"`
+	Step       int64     `json:"step"`
+	Steps      int64     `json:"steps,omitempty"` // of the whole budget
+	Tokens     int64     `json:"tokens"`
+	Validation number    `json:"validation_loss_nats"`
+	Created    time.Time `json:"created"`
+	Tags       []string  `json:"tags"`
+}
+
+func newRunJSON(r runs.Run, validation float64) runJSON {
+	return runJSON{ID: r.ID, Name: r.Name, State: string(r.State), Step: r.Step, Steps: totalSteps(r), Tokens: r.Tokens,
+		Validation: number(validation), Created: r.Created, Tags: append([]string{}, r.Tags...)}
+}
+
+type attemptJSON struct {
+	Number   int        `json:"number"`
+	State    string     `json:"state"`
+	Message  string     `json:"message,omitempty"`
+	FromStep int64      `json:"from_step"`
+	Step     int64      `json:"step"`
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended"`
+	Host     string     `json:"host"`
+	PID      int        `json:"pid"`
+	Core     int        `json:"core"`
+	Kernels  string     `json:"kernels"`
+	Command  string     `json:"command"`
+}
+
+type scoreJSON struct {
+	Step        int64  `json:"step"`
+	Task        string `json:"task"`
+	Value       number `json:"value"`
+	Low         number `json:"low"`
+	High        number `json:"high"`
+	Chance      number `json:"chance"`
+	N           int    `json:"n"`
+	Seed        int64  `json:"seed"`
+	AboveChance bool   `json:"above_chance"`
+}
+
+func scoresJSON(scores []runs.Score) []scoreJSON {
+	out := []scoreJSON{}
+	for _, s := range scores {
+		out = append(out, scoreJSON{Step: s.Step, Task: s.Name, Value: number(s.Value), Low: number(s.Low), High: number(s.High),
+			Chance: number(s.Chance), N: s.N, Seed: s.Seed, AboveChance: aboveChance(s)})
+	}
+	return out
+}
+
+type generationJSON struct {
+	Step      int64             `json:"step"`
+	Prompt    string            `json:"prompt"`
+	Text      string            `json:"text"`
+	Reference string            `json:"reference,omitempty"`
+	Scores    map[string]number `json:"scores"`
+}
+
+func generationsJSON(generations []runs.Generation) []generationJSON {
+	out := []generationJSON{}
+	for _, g := range generations {
+		scores := map[string]number{}
+		for name, v := range g.Scores {
+			scores[name] = number(v)
+		}
+		out = append(out, generationJSON{Step: g.Step, Prompt: g.Prompt, Text: g.Text, Reference: g.Reference, Scores: scores})
+	}
+	return out
+}
+
+type summaryJSON struct {
+	runJSON
+	Message         string           `json:"message,omitempty"`
+	Unigram         number           `json:"unigram_entropy_nats"`
+	TokensPerSecond number           `json:"training_tokens_per_second"`
+	Seconds         float64          `json:"seconds"` // all attempts together
+	Scores          []scoreJSON      `json:"scores"`
+	Generations     []generationJSON `json:"generations"`
+	Checkpoint      string           `json:"checkpoint,omitempty"`
+	Weights         string           `json:"weights_sha256"`
+	Report          string           `json:"report,omitempty"`
+}
+
+func (s summary) json() summaryJSON {
+	o := s.Outcome
+	j := summaryJSON{runJSON: newRunJSON(o.Run, o.Validation), Message: o.Message, Unigram: number(o.Unigram),
+		TokensPerSecond: number(o.TrainSpeed), Seconds: wallTime(o.Run).Seconds(), Scores: scoresJSON(outcomeScores(o)),
+		Generations: generationsJSON(o.Generations), Checkpoint: o.Checkpoint, Weights: o.Weights, Report: s.report}
+	j.State, j.Step, j.Tokens = string(o.State), o.Steps, o.Tokens
+	return j
+}
+
+type planJSON struct {
+	Spec       string     `json:"spec"`
+	Hash       string     `json:"spec_sha256"`
+	Kernels    string     `json:"kernels"`
+	Parameters [][]string `json:"parameters"` // part, count, meaning
+	TrainFLOP  float64    `json:"flop_per_training_token"`
+	Speed      float64    `json:"tokens_per_second"`
+	Budget     int64      `json:"budget_tokens"`
+	Seconds    float64    `json:"training_seconds"` // without validation and probes
+	StateBytes int64      `json:"state_bytes"`
+}
+
+func newPlanJSON(p *experiments.Plan) planJSON {
+	return planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: p.Accounting, TrainFLOP: p.TrainFLOP,
+		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes}
+}

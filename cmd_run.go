@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"harness/experiments"
+	"harness/runs"
+)
+
+// ending says how a run is reported.
+type ending struct {
+	json     bool
+	noReport bool
+}
+
+func (e *ending) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&e.json, "json", false, "print the outcome as JSON")
+	cmd.Flags().BoolVar(&e.noReport, "no-report", false, "write no HTML page at the end")
+}
+
+func (c *cli) runCommand() *cobra.Command {
+	var end ending
+	var dryRun bool
+	var kernels string
+	cmd := &cobra.Command{
+		Use:   "run SPEC [key.path=value ...]",
+		Short: "Train what a spec describes, from its corpus to its report",
+		Long: `Train the experiment that the YAML file SPEC describes, on one core: prepare its
+corpus, train to the end of its budget, validate and probe on the way, and write
+an HTML page about it. Values of the spec can be overridden one by one.
+
+Ctrl-C writes a checkpoint and ends the run as interrupted; "harness resume" goes
+on from there. A second Ctrl-C stops at once.`,
+		Example: `  harness run experiments/quickstart.yaml
+  harness run my.yaml budget=1M train.optimizer.lr=1e-3 corpus.sources[0].max_bytes=2MB
+  harness run my.yaml --dry-run`,
+		Args:              arguments(1, -1),
+		ValidArgsFunction: completeSpecs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			overrides := args[1:]
+			if kernels != "" {
+				overrides = append(overrides, "train.kernels="+kernels)
+			}
+			spec, err := experiments.Load(args[0], overrides)
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return printPlan(cmd, spec, end.json)
+			}
+			return c.train(cmd, end, experiments.Options{}, func(ctx context.Context, o experiments.Options) (*experiments.Outcome, error) {
+				return experiments.Run(ctx, spec, o)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the resolved spec, parameters and estimated time, and stop")
+	cmd.Flags().StringVar(&kernels, "kernels", "", "kernel set, instead of the spec's train.kernels")
+	end.flags(cmd)
+	return cmd
+}
+
+func (c *cli) resumeCommand() *cobra.Command {
+	var end ending
+	var o experiments.Options
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Go on with an interrupted or crashed run",
+		Long: `Go on with a run from its newest whole checkpoint to the end of its budget, bit for
+bit as if it had never stopped. That needs the kernel set it began with; with
+--allow-kernel-change the spec's choice is used, and the change is recorded.`,
+		Example:           "  harness resume latest\n  harness resume 01JD8Q4M",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: c.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.train(cmd, end, o, func(ctx context.Context, o experiments.Options) (*experiments.Outcome, error) {
+				return experiments.Resume(ctx, args[0], o)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.AllowKernelChange, "allow-kernel-change", false, "go on with another kernel set than the run began with")
+	end.flags(cmd)
+	return cmd
+}
+
+// train watches a run to its end, prints how it went and writes its page.
+func (c *cli) train(cmd *cobra.Command, end ending, o experiments.Options, work func(context.Context, experiments.Options) (*experiments.Outcome, error)) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
+	progress := newProgress(stderr)
+	o.Store, o.Command, o.Observe = c.store, c.args, progress.observe
+	stopSaying := context.AfterFunc(ctx, func() {
+		progress.note("stopping: a second signal stops at once, without a checkpoint")
+	})
+	out, err := work(ctx, o)
+	stopSaying()
+	progress.close()
+	if out == nil {
+		return err
+	}
+	// What is left is short, and the signal that ended the training is no reason to lose it.
+	s := summary{Outcome: out, ref: out.Run.ID}
+	if cmd.Flags().Changed("store") {
+		s.where = " --store " + strconv.Quote(c.store)
+	}
+	if pageErr := c.finishSummary(context.WithoutCancel(ctx), &s, !end.noReport); pageErr != nil {
+		// The code tells how the run went; a page can be written at any time.
+		fmt.Fprintln(stderr, visible(fmt.Sprintf("harness: warning: the run is kept, its report is not written: %v; try: harness report %s --out FILE%s", pageErr, s.ref, s.where)))
+	}
+	if end.json {
+		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), s.json()))
+	} else {
+		s.write(cmd.OutOrStdout(), resultWidth(cmd.OutOrStdout()))
+	}
+	return errors.Join(err, outcomeError(s))
+}
+
+// finishSummary finds the shortest name of the run and writes its page.
+func (c *cli) finishSummary(ctx context.Context, s *summary, page bool) (err error) {
+	store, err := runs.OpenReadOnly(c.store)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	all, err := store.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	s.ref = shortID(all, s.Run.ID)
+	if !page {
+		return nil
+	}
+	path := pagePath(store, s.Run.ID)
+	if err := writePage(ctx, store, s.Run.ID, path); err != nil {
+		return err
+	}
+	s.report = path
+	return nil
+}
+
+// outcomeError is the error that an ended run amounts to, nil if it finished.
+func outcomeError(s summary) error {
+	switch {
+	case s.State == runs.Diverged:
+		return &codedError{exitDiverged, fmt.Errorf("run %s diverged: %s", s.ref, s.Message)}
+	case s.State == runs.Interrupted:
+		return &codedError{exitInterrupted, fmt.Errorf("run %s %s", s.ref, s.Message)}
+	case s.Tracking != nil:
+		return fmt.Errorf("run %s is trained, but not all of its metrics are stored: %w", s.ref, s.Tracking)
+	}
+	return nil
+}
+
+// printPlan prints what a run would be.
+func printPlan(cmd *cobra.Command, spec *experiments.Spec, asJSON bool) error {
+	plan, err := experiments.DryRun(cmd.Context(), spec)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(cmd.OutOrStdout(), newPlanJSON(plan))
+	}
+	writePlan(cmd.OutOrStdout(), plan, spec.Budget.Wall > 0, resultWidth(cmd.OutOrStdout()))
+	return nil
+}
+
+// writePlan prints a plan; isTime says that the budget is wall-clock time.
+func writePlan(w io.Writer, p *experiments.Plan, isTime bool, width int) {
+	fmt.Fprintf(w, "# resolved spec, sha256 %s\n%s\n", p.Hash, visibleLines(strings.TrimRight(p.Spec, "\n")+"\n"))
+	var rows []table.Row
+	for _, row := range p.Accounting {
+		cells := table.Row{}
+		for _, cell := range row {
+			cells = append(cells, visible(cell))
+		}
+		rows = append(rows, cells)
+	}
+	writeTable(w, width, table.Row{"part", "parameters", "meaning"}, rows, "parameters")
+	budget, time := count(p.Budget)+" tokens", "about "+duration(p.Time)+" of training, excluding validation and probes"
+	if isTime {
+		budget, time = "at most about "+budget+", less what validation and probes cost", duration(p.Time)+", including validation and probes"
+	}
+	fmt.Fprintln(w)
+	writeFacts(w, [][2]string{
+		{"kernels", p.Kernels},
+		{"work", fmt.Sprintf("%.2f MFLOP per training token", p.TrainFLOP/1e6)},
+		{"speed", count(int64(p.TokensPerSecond)) + " tokens/s, measured here on random tokens"},
+		{"budget", budget},
+		{"time", time},
+		{"memory", humanize.IBytes(uint64(p.StateBytes)) + " for parameters, gradients and moments, excluding activations"},
+	})
+}
