@@ -311,7 +311,7 @@ func TestWithoutPhasesSourcesShareByTokens(t *testing.T) {
 	if want := float64(c.Manifest.Sources[1].Train.Tokens) / float64(trainTokens); math.Abs(notes/all-want) > 0.002 {
 		t.Errorf("notes have %.4f, want %.4f", notes/all, want)
 	}
-	if c.InMixture("induct") || !c.InMixture("notes") {
+	if c.InMixture("induct", 10, 10) || !c.InMixture("notes", 10, 10) {
 		t.Error("InMixture is wrong")
 	}
 }
@@ -435,5 +435,21 @@ func TestSamplerRefuses(t *testing.T) {
 	}
 	if _, err := c.Sampler(1, 64, 0, 10); err == nil {
 		t.Error("no windows: no error")
+	}
+}
+
+func TestInMixtureFollowsThePhases(t *testing.T) {
+	cfg, dir := twoSources(t)
+	cfg.Tasks = []Task{{Name: "shift", Kind: Shift, Min: 2, Max: 3}}
+	cfg.Phases = []Phase{{Until: 0.25, Weights: map[string]float64{"notes": 1}}, {Until: 1, Weights: map[string]float64{"shift": 1}}}
+	c := opened(t, cfg, dir)
+	for _, x := range []struct {
+		name string
+		step int64
+		want bool
+	}{{"notes", 0, false}, {"notes", 1, true}, {"notes", 10, true}, {"shift", 3, false}, {"shift", 4, true}} {
+		if got := c.InMixture(x.name, x.step, 10); got != x.want { // the second phase begins after step 3 (2.5 rounded)
+			t.Errorf("%s in the first %d of 10 steps: %v", x.name, x.step, got)
+		}
 	}
 }

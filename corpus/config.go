@@ -62,8 +62,8 @@ type Source struct {
 type Task struct {
 	Name     string   `yaml:"name" required:"true" doc:"name in mixtures, metrics and tables"`
 	Kind     TaskKind `yaml:"kind" required:"true" doc:"which task"`
-	Min      int      `yaml:"min" default:"0" range:"[0,4096]" doc:"smallest length (induct: pairs; others: words); 0 means the kind's default"`
-	Max      int      `yaml:"max" default:"0" range:"[0,4096]" doc:"largest length; 0 means the kind's default"`
+	Min      int      `yaml:"min" default:"0" range:"[0,4096]" doc:"smallest length (induct: pairs; others: words); 0 means the kind's default, or max if that is smaller"`
+	Max      int      `yaml:"max" default:"0" range:"[0,4096]" doc:"largest length; 0 means the kind's default, or min if that is larger"`
 	Queries  int      `yaml:"queries" default:"1" range:"[1,64]" doc:"induct: how many keys are asked per document"`
 	Alphabet int      `yaml:"alphabet" default:"0" range:"[0,1e6]" doc:"words are drawn among this many most frequent tokens; 0 draws from all that occur, by frequency"`
 }

@@ -149,15 +149,21 @@ func (c *Corpus) Hash() string { return c.Manifest.Hash }
 // once per document. The caller must not change it.
 func (c *Corpus) Counts() []int64 { return c.Manifest.Counts }
 
-// InMixture reports whether any phase trains on the named source or task.
-func (c *Corpus) InMixture(name string) bool {
+// InMixture reports whether the mixture of the first step steps, of a run of steps,
+// holds the named source or task.
+func (c *Corpus) InMixture(name string, step, steps int64) bool {
+	begins := int64(0)
 	for _, p := range c.phases() {
-		if p.Weights[name] > 0 {
+		if begins < step && p.Weights[name] > 0 {
 			return true
 		}
+		begins = p.endStep(steps)
 	}
 	return false
 }
+
+// endStep is the first step after the phase, of a run of steps steps.
+func (p Phase) endStep(steps int64) int64 { return int64(math.Round(p.Until * float64(steps))) }
 
 // phases is the curriculum; without one, all sources share in proportion to their
 // training tokens.

@@ -23,11 +23,15 @@ func (k TaskKind) lengths() (smallest, largest int) {
 	return 1, 1 // add has one length
 }
 
-// withDefaults replaces lengths of 0 by the kind's.
+// withDefaults replaces lengths of 0 by the kind's, or by the other end where the
+// kind's would lie beyond it.
 func (t Task) withDefaults() Task {
 	smallest, largest := t.Kind.lengths()
 	if t.Min == 0 {
 		t.Min = smallest
+		if t.Max > 0 {
+			t.Min = min(smallest, t.Max)
+		}
 	}
 	if t.Max == 0 {
 		t.Max = max(largest, t.Min)
@@ -36,7 +40,8 @@ func (t Task) withDefaults() Task {
 	return t
 }
 
-func (t Task) validate() error {
+// Validate reports a task whose lengths or settings its kind does not know.
+func (t Task) Validate() error {
 	full := t.withDefaults()
 	switch {
 	case !slices.Contains(t.Kind.Values(), string(t.Kind)):
@@ -48,7 +53,7 @@ func (t Task) validate() error {
 	case t.Min < 0 || t.Max < 0 || t.Alphabet < 0 || t.Queries < 0:
 		return fmt.Errorf("min, max, alphabet and queries must not be negative")
 	case full.Min > full.Max:
-		return fmt.Errorf("min %d is above max %d (min 0 means the default of %s, %d)", full.Min, full.Max, t.Kind, full.Min)
+		return fmt.Errorf("min %d is above max %d", full.Min, full.Max)
 	}
 	return nil
 }

@@ -306,7 +306,7 @@ func TestMistakesInTheConfigurationAreNamed(t *testing.T) {
 		"share":           {func(c *Config) { c.ValidationShare = 0 }, "validation_share"},
 		"vocab":           {func(c *Config) { c.Tokenizer.Vocab = 100 }, "must be at least 272"},
 		"task kind":       {func(c *Config) { c.Tasks[0].Kind = "sort" }, "induct, before, shift, copy, add"},
-		"task lengths":    {func(c *Config) { c.Tasks[0].Max = 4 }, "min 7 is above max 4"},
+		"task lengths":    {func(c *Config) { c.Tasks[0].Min, c.Tasks[0].Max = 7, 4 }, "min 7 is above max 4"},
 		"add lengths":     {func(c *Config) { c.Tasks[5].Max = 4 }, "no meaning for add"},
 		"queries":         {func(c *Config) { c.Tasks[3].Queries = 4 }, "queries has no meaning for shift"},
 		"small alphabet":  {func(c *Config) { c.Tasks[0].Alphabet = 13 }, "needs 14 different words in one document, but its alphabet has 13"},

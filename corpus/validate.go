@@ -39,7 +39,7 @@ func (c Config) Validate() error {
 		}
 	}
 	for _, t := range c.Tasks {
-		if err := t.validate(); err != nil {
+		if err := t.Validate(); err != nil {
 			return fmt.Errorf("corpus.tasks: %q: %w", t.Name, err)
 		}
 	}

@@ -8,12 +8,19 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"harness/nn"
 	"harness/nn/checkpoint"
 	"harness/probes"
 	"harness/runs"
+)
+
+// Names of metrics that are looked up again.
+const (
+	validationLoss = "validation/loss"
+	branchShare    = "branch_share/" // and a branch's name
 )
 
 // Outcome is what a run ended with.
@@ -36,12 +43,11 @@ type Outcome struct {
 // attempt is one process's work on a run: the loop around the trainer.
 type attempt struct {
 	*workplace
-	run       runs.Run
-	t         *trainer
-	eval      *evaluator
-	rec       *runs.Recorder
-	out       *Outcome
-	validated bool // at the current step
+	run  runs.Run
+	t    *trainer
+	eval *evaluator
+	rec  *runs.Recorder
+	out  *Outcome
 
 	window     []nn.Loss // losses by mixture entry since the last record
 	windowNorm float64
@@ -88,7 +94,7 @@ func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note 
 func (a *attempt) begin(note string) {
 	r := a.rec
 	r.Define(a.lossName(), "nats", "lower")
-	r.Define("validation/loss", "nats", "lower")
+	r.Define(validationLoss, "nats", "lower")
 	r.Define("validation/unigram", "nats", "")
 	r.Define("throughput", "tokens/s", "higher")
 	r.Define("learning_rate", "", "")
@@ -114,6 +120,9 @@ func (a *attempt) lossName() string {
 // train is the loop. It sets the outcome's state and leaves the recorder open.
 func (a *attempt) train(ctx context.Context) error {
 	plan := newSchedule(a.spec, a.t.total)
+	if err := a.catchUp(ctx, plan); err != nil {
+		return a.orInterrupt(ctx, err)
+	}
 	for a.t.step < a.t.total {
 		if ctx.Err() != nil {
 			return a.interrupt(ctx)
@@ -126,7 +135,7 @@ func (a *attempt) train(ctx context.Context) error {
 		}
 		a.windowNorm += r.gradientNorm
 		a.windowStep++
-		a.validated = false
+		a.tell(r, time.Since(start))
 		if plan.record(a.t.step) {
 			a.record(r.learningRate)
 		}
@@ -152,14 +161,46 @@ func (a *attempt) train(ctx context.Context) error {
 	return nil
 }
 
-// finish makes sure that a run which is done has its final figures, also when it
-// was interrupted between its last step and them.
-func (a *attempt) finish(ctx context.Context) error {
-	if !a.validated {
+// catchUp does what was due after the step that the attempt starts from, if an
+// interrupt came before it.
+func (a *attempt) catchUp(ctx context.Context, plan schedule) error {
+	if a.t.step == 0 {
+		return nil
+	}
+	series, err := a.store.Series(ctx, a.run.ID)
+	if err != nil {
+		return err
+	}
+	var validated, probed bool
+	for _, s := range series {
+		for _, p := range s.Points {
+			if p.Step == a.t.step {
+				validated = validated || s.Name == validationLoss
+				probed = probed || strings.HasPrefix(s.Name, branchShare)
+			}
+		}
+	}
+	if plan.validate(a.t.step) && !validated {
 		if err := a.validate(ctx); err != nil {
 			return err
 		}
-		if err := a.probe(ctx); err != nil {
+	}
+	if plan.probe(a.t.step) && !probed {
+		return a.probe(ctx)
+	}
+	return nil
+}
+
+// finish ends a run that is done. An attempt that found everything done and
+// recorded measures again what the outcome tells, and records nothing.
+func (a *attempt) finish(ctx context.Context) error {
+	if math.IsNaN(a.out.Validation) {
+		whole, _, err := a.eval.validate(ctx)
+		if err != nil {
+			return err
+		}
+		a.out.Validation = whole.Mean()
+		if err := a.ask(ctx); err != nil {
 			return err
 		}
 	}
@@ -222,11 +263,17 @@ func (a *attempt) record(learningRate float64) {
 	a.trained += a.windowTime
 	a.out.TrainSpeed = float64((step-a.firstStep)*int64(a.spec.Train.StepTokens)) / a.trained.Seconds()
 	a.windowNorm, a.windowStep, a.windowTime = 0, 0, 0
-	if a.options.Observe != nil {
-		left := float64((a.t.total-step)*int64(a.spec.Train.StepTokens)) / a.out.TrainSpeed
-		a.options.Observe(Update{Stage: "train", Done: step, Total: a.t.total, Run: a.run.ID, Tokens: tokens, Loss: whole.Mean(),
-			Validation: a.out.Validation, TokensPerSecond: speed, Left: time.Duration(left * float64(time.Second))})
+}
+
+// tell shows the observer a step that took stepTime.
+func (a *attempt) tell(r stepResult, stepTime time.Duration) {
+	if a.options.Observe == nil {
+		return
 	}
+	perStep := (a.trained + a.windowTime).Seconds() / float64(a.t.step-a.firstStep)
+	a.options.Observe(Update{Stage: "train", Done: a.t.step, Total: a.t.total, Run: a.run.ID, Tokens: a.t.tokens(), Loss: r.loss.Mean(),
+		Validation: a.out.Validation, TokensPerSecond: float64(a.spec.Train.StepTokens) / stepTime.Seconds(),
+		Left: time.Duration(float64(a.t.total-a.t.step) * perStep * float64(time.Second))})
 }
 
 func (a *attempt) validate(ctx context.Context) error {
@@ -234,21 +281,20 @@ func (a *attempt) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.validated = true
 	a.out.Validation = whole.Mean()
 	step, tokens := a.t.step, a.t.tokens()
-	a.rec.Metric("validation/loss", step, tokens, whole.Mean())
+	a.rec.Metric(validationLoss, step, tokens, whole.Mean())
 	a.rec.Metric("validation/unigram", step, tokens, a.eval.Unigram)
 	if len(bySource) > 1 {
 		for _, v := range a.eval.validation {
-			a.rec.Metric("validation/loss/"+v.name, step, tokens, bySource[v.name].Mean())
+			a.rec.Metric(validationLoss+"/"+v.name, step, tokens, bySource[v.name].Mean())
 		}
 	}
 	return nil
 }
 
-func (a *attempt) probe(ctx context.Context) error {
-	step, tokens := a.t.step, a.t.tokens()
+// ask fills the outcome's scores and generations.
+func (a *attempt) ask(ctx context.Context) error {
 	results, err := a.eval.probe(ctx)
 	if err != nil {
 		return err
@@ -257,22 +303,33 @@ func (a *attempt) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.out.Scores, a.out.Generations = results, nil
-	for _, r := range results {
+	a.out.Scores, a.out.Generations = results, append(a.sampleText(results), a.generationText(generations)...)
+	for i := range a.out.Generations {
+		g := &a.out.Generations[i]
+		g.Step, g.Tokens, g.Index = a.t.step, a.t.tokens(), i
+	}
+	return nil
+}
+
+// probe asks and records, and measures the model's inside.
+func (a *attempt) probe(ctx context.Context) error {
+	if err := a.ask(ctx); err != nil {
+		return err
+	}
+	step, tokens := a.t.step, a.t.tokens()
+	for _, r := range a.out.Scores {
 		a.rec.Metric("probe/"+r.Task, step, tokens, r.Accuracy())
 		a.rec.Score(runs.Score{Step: step, Tokens: tokens, Name: r.Task, Value: r.Accuracy(), Low: r.Low, High: r.High,
 			Chance: r.Chance, N: r.N, Seed: r.Seed, Unit: "accuracy"})
 	}
-	for _, g := range append(a.sampleText(results), a.generationText(generations)...) {
-		g.Step, g.Tokens, g.Index = step, tokens, len(a.out.Generations)
-		a.out.Generations = append(a.out.Generations, g)
+	for _, g := range a.out.Generations {
 		a.rec.Generation(g)
 	}
 	gains, branches := a.eval.inside()
 	a.rec.Table(runs.Table{Step: step, Name: "norm gains", Columns: []string{"gain", "participation", "of", "rms"}, Rows: participationRows(gains)})
 	a.rec.Table(runs.Table{Step: step, Name: "branches", Columns: []string{"branch", "share of the stream"}, Rows: branchRows(branches)})
 	for _, b := range branches {
-		a.rec.Metric("branch_share/"+b.Name, step, tokens, b.Share)
+		a.rec.Metric(branchShare+b.Name, step, tokens, b.Share)
 	}
 	return nil
 }

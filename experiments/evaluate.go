@@ -89,11 +89,12 @@ func (e *evaluator) validate(ctx context.Context) (whole nn.Loss, bySource map[s
 	return whole, bySource, nil
 }
 
-// probe asks the tasks of the corpus that the mixture trains.
+// probe asks the tasks that the mixture has trained so far: a score on any other
+// would say nothing about the training.
 func (e *evaluator) probe(ctx context.Context) ([]probes.Result, error) {
 	var trained []corpus.Task
 	for _, task := range e.t.spec.Corpus.Tasks {
-		if e.t.corpus.InMixture(task.Name) {
+		if e.t.corpus.InMixture(task.Name, e.t.step, e.t.total) {
 			trained = append(trained, task)
 		}
 	}

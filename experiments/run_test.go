@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,19 +156,22 @@ func TestSameSpecAndSeedGiveTheSameWeights(t *testing.T) {
 }
 
 func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
-	path, dir := tinySpec(t, ""), t.TempDir()
-	want := run(t, load(t, path), t.TempDir())
+	path, dir, wantDir := tinySpec(t, ""), t.TempDir(), t.TempDir()
+	want := run(t, load(t, path), wantDir)
 	ctx, cancel := context.WithCancel(context.Background())
+	// Steps 72 and 79 are followed by a validation and by a probing, which the
+	// interrupt therefore cuts off.
+	const at = 72
 	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
-		if u.Stage == "train" && u.Done == 71 {
+		if u.Stage == "train" && u.Done == at {
 			cancel()
 		}
 	}})
-	if err != nil || out.State != runs.Interrupted || out.Steps != 71 {
+	if err != nil || out.State != runs.Interrupted || out.Steps != at {
 		t.Fatalf("state %v after %d steps, error %v", out.State, out.Steps, err)
 	}
-	if out.Checkpoint != checkpoint.StepPath(filepath.Dir(out.Checkpoint), 71) {
-		t.Errorf("no checkpoint of step 71: %s", out.Checkpoint)
+	if out.Checkpoint != checkpoint.StepPath(filepath.Dir(out.Checkpoint), at) {
+		t.Errorf("no checkpoint of step %d: %s", at, out.Checkpoint)
 	}
 	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
 	if err != nil {
@@ -179,8 +183,44 @@ func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
 	if again.State != runs.Finished || len(again.Run.Attempts) != 2 {
 		t.Errorf("state %s, %d attempts", again.State, len(again.Run.Attempts))
 	}
+	compareMetrics(t, dir, out.Run.ID, wantDir, want.Run.ID)
 	if _, err := Resume(context.Background(), out.Run.ID, Options{Store: dir}); err == nil || !strings.Contains(err.Error(), "finished") {
 		t.Errorf("resume of a finished run: %v", err)
+	}
+}
+
+// compareMetrics fails unless both runs have the same points of every metric that
+// the machine's speed does not enter.
+func compareMetrics(t *testing.T, dirA, idA, dirB, idB string) {
+	t.Helper()
+	read := func(dir, id string) map[string][]float64 {
+		s, err := runs.OpenReadOnly(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		series, err := s.Series(context.Background(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string][]float64{}
+		for _, x := range series {
+			for _, p := range x.Points {
+				if x.Name != "throughput" {
+					values[x.Name] = append(values[x.Name], float64(p.Step), p.Value)
+				}
+			}
+		}
+		return values
+	}
+	a, b := read(dirA, idA), read(dirB, idB)
+	if len(a) != len(b) {
+		t.Errorf("%d metrics and %d", len(a), len(b))
+	}
+	for name := range a {
+		if !slices.Equal(a[name], b[name]) {
+			t.Errorf("%s: steps and values %v and %v", name, a[name], b[name])
+		}
 	}
 }
 

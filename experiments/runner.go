@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,10 +32,10 @@ type Update struct {
 	// In training only.
 	Run             string
 	Tokens          int64
-	Loss            float64 // nats, mean over the last steps
-	Validation      float64 // nats; NaN before the first validation
-	TokensPerSecond float64
-	Left            time.Duration // to the end of the budget, at this speed
+	Loss            float64       // nats, of this step
+	Validation      float64       // nats; NaN before the first validation
+	TokensPerSecond float64       // of this step
+	Left            time.Duration // of training, at the mean speed of this attempt
 }
 
 // Note is something the user should know, in one line.
@@ -88,6 +89,11 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels string) (
 	}
 	for _, n := range w.corpus.Notes {
 		o.note(n)
+	}
+	for _, t := range spec.Corpus.Tasks {
+		if !w.corpus.InMixture(t.Name, math.MaxInt32, math.MaxInt32) {
+			o.note(fmt.Sprintf("task %s has no weight in any phase: it is neither trained nor probed", t.Name))
+		}
 	}
 	return w, nil
 }

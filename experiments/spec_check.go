@@ -140,8 +140,13 @@ func (d *decoder) checkSources(c corpus.Config) {
 func (d *decoder) checkTasks(c corpus.Config) {
 	for i, task := range c.Tasks {
 		path := fmt.Sprintf("corpus.tasks[%d]", i)
-		if d.sound(path) && task.Max > 0 && task.Min > task.Max {
+		if !d.sound(path) {
+			continue
+		}
+		if task.Max > 0 && task.Min > task.Max {
 			d.fail(path+".min", "%d is more than max, which is %d", task.Min, task.Max)
+		} else if err := task.Validate(); err != nil {
+			d.fail(path, "%s", err)
 		}
 	}
 }
