@@ -1,0 +1,256 @@
+package experiments
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"harness/nn/checkpoint"
+	"harness/runs"
+)
+
+func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
+	path, dir, wantDir := tinySpec(t, ""), t.TempDir(), t.TempDir()
+	want := run(t, load(t, path), wantDir)
+	ctx, cancel := context.WithCancel(context.Background())
+	// Steps 72 and 79 are followed by a validation and by a probing, which the
+	// interrupt therefore cuts off.
+	const at = 72
+	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
+		if u.Stage == "train" && u.Done == at {
+			cancel()
+		}
+	}})
+	if err != nil || out.State != runs.Interrupted || out.Steps != at {
+		t.Fatalf("state %v after %d steps, error %v", out.State, out.Steps, err)
+	}
+	if out.Checkpoint != checkpoint.StepPath(filepath.Dir(out.Checkpoint), at) {
+		t.Errorf("no checkpoint of step %d: %s", at, out.Checkpoint)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Weights != want.Weights {
+		t.Errorf("resumed weights %s, undisturbed %s", again.Weights, want.Weights)
+	}
+	if again.State != runs.Finished || len(again.Run.Attempts) != 2 {
+		t.Errorf("state %s, %d attempts", again.State, len(again.Run.Attempts))
+	}
+	compareMetrics(t, dir, out.Run.ID, wantDir, want.Run.ID)
+	if _, err := Resume(context.Background(), out.Run.ID, Options{Store: dir}); err == nil || !strings.Contains(err.Error(), "finished") {
+		t.Errorf("resume of a finished run: %v", err)
+	}
+}
+
+func compareMetrics(t *testing.T, dirA, idA, dirB, idB string) {
+	t.Helper()
+	read := func(dir, id string) map[string][]float64 {
+		s, err := runs.OpenReadOnly(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		series, err := s.Series(context.Background(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string][]float64{}
+		for _, x := range series {
+			for _, p := range x.Points {
+				if x.Name != "throughput" {
+					values[x.Name] = append(values[x.Name], float64(p.Step), p.Value)
+				}
+			}
+		}
+		return values
+	}
+	a, b := read(dirA, idA), read(dirB, idB)
+	if len(a) != len(b) {
+		t.Errorf("%d metrics and %d", len(a), len(b))
+	}
+	for name := range a {
+		if !slices.Equal(a[name], b[name]) {
+			t.Errorf("%s: steps and values %v and %v", name, a[name], b[name])
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv("HARNESS_TEST_RUN_SPEC"); path != "" {
+		os.Exit(childRun(path, os.Getenv("HARNESS_TEST_RUN_STORE"), os.Getenv("HARNESS_TEST_RUN_REF")))
+	}
+	os.Exit(m.Run())
+}
+
+func childRun(path, store, ref string) int {
+	o := Options{Store: store, Observe: func(u Update) {
+		if u.Stage == "train" {
+			fmt.Println("step", u.Done)
+		}
+	}}
+	var err error
+	if ref != "" {
+		_, err = Resume(context.Background(), ref, o)
+	} else {
+		var spec *Spec
+		if spec, err = Load(path, nil); err == nil {
+			_, err = Run(context.Background(), spec, o)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func killAt(t *testing.T, path, store, ref string, step int, delay time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HARNESS_TEST_RUN_SPEC="+path, "HARNESS_TEST_RUN_STORE="+store, "HARNESS_TEST_RUN_REF="+ref)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var at int
+		if n, _ := fmt.Sscanf(lines.Text(), "step %d", &at); n == 1 && at >= step {
+			break
+		}
+	}
+	time.Sleep(delay)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+}
+
+func TestKilledAtRandomStepsAndResumedEqualsAnUndisturbedRun(t *testing.T) {
+	// A checkpoint after every step, so that kills fall into writing one as well.
+	path, dir := tinySpec(t, "  keep_checkpoints: 2"), t.TempDir()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	every := strings.Replace(string(text), "checkpoint_every: 10%", "checkpoint_every: 0.6%", 1)
+	if err := os.WriteFile(path, []byte(every), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := run(t, load(t, path), t.TempDir())
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
+	ref, step := "", 0
+	for range 6 {
+		step += 1 + rng.IntN(25)
+		killAt(t, path, dir, ref, step, time.Duration(rng.IntN(8000))*time.Microsecond)
+		ref = "latest"
+	}
+	run, err := find(context.Background(), dir, "latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.State != runs.Crashed {
+		t.Fatalf("a killed run reads as %s", run.State)
+	}
+	out, err := Resume(context.Background(), "latest", Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Weights != want.Weights {
+		t.Errorf("weights after 6 kills %s, undisturbed %s", out.Weights, want.Weights)
+	}
+	if len(out.Run.Attempts) != 7 {
+		t.Errorf("%d attempts", len(out.Run.Attempts))
+	}
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	series, err := s.Series(context.Background(), run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range series {
+		if x.Name != "train/sampled_loss" {
+			continue
+		}
+		for i, p := range x.Points {
+			if p.Step != int64(i+1) {
+				t.Fatalf("point %d of the training loss is of step %d: a resume lost or doubled one", i, p.Step)
+			}
+		}
+		if len(x.Points) != 157 {
+			t.Errorf("%d points of 157", len(x.Points))
+		}
+	}
+}
+
+func TestResumeKeepsTheKernelSet(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path, "train.kernels=portable"), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 40 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range again.Run.Attempts {
+		if a.Kernels != "portable" {
+			t.Errorf("attempt %d ran on %s", a.Number, a.Kernels)
+		}
+	}
+}
+
+func TestTruncatedCheckpointFallsBackToTheOneBefore(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	want := run(t, load(t, path), t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 71 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(out.Checkpoint, 1000); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir, Observe: func(u Update) {
+		if strings.HasPrefix(u.Stage, "note: ") {
+			notes = append(notes, u.Stage)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(notes, "\n"); !strings.Contains(said, "damaged") || !strings.Contains(said, filepath.Base(out.Checkpoint)) {
+		t.Errorf("nothing was said about the damaged checkpoint:\n%s", said)
+	}
+	if again.Weights != want.Weights {
+		t.Error("resumed weights differ from an undisturbed run's")
+	}
+}
