@@ -30,19 +30,28 @@ is printed without the prompt; terminal controls in it are made visible.`,
 			if err := checkGenerate(cmd, tokens, policy); err != nil {
 				return err
 			}
+			if kernels != "" {
+				if err := checkKernels(kernels); err != nil {
+					return err
+				}
+			}
 			t, err := experiments.LoadTrained(cmd.Context(), c.store, args[0], kernels)
 			if err != nil {
 				return err
+			}
+			for _, damage := range t.Skipped {
+				fmt.Fprintln(cmd.ErrOrStderr(), visible(fmt.Sprintf("harness: warning: skipped a damaged checkpoint: %v", damage)))
 			}
 			text, err := t.Continue(cmd.Context(), prompt, tokens, policy, seed)
 			if err != nil {
 				return fmt.Errorf("generate: %w", err)
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), map[string]any{"run": t.Run.ID, "checkpoint": t.Checkpoint, "step": t.Step,
-					"prompt": prompt, "text": text, "tokens": tokens, "temperature": policy.Temperature, "seed": seed})
+				return writeJSON(cmd.OutOrStdout(), generatedJSON{Run: t.Run.ID, Checkpoint: t.Checkpoint, Step: t.Step, Kernels: t.Kernels,
+					Prompt: prompt, Text: text, MaxTokens: tokens, Temperature: policy.Temperature, TopK: policy.TopK, TopP: policy.TopP,
+					MinP: policy.MinP, NoRepeat: policy.NoRepeat, Seed: seed})
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), visible(fmt.Sprintf("%s (%s) after step %s", t.Run.Name, t.Run.ID, t.Step)))
+			fmt.Fprintln(cmd.ErrOrStderr(), visible(fmt.Sprintf("%s (%s) after step %s, kernels %s", t.Run.Name, t.Run.ID, count(t.Step), t.Kernels)))
 			fmt.Fprintln(cmd.OutOrStdout(), visibleLines(text))
 			return nil
 		},
@@ -61,7 +70,23 @@ is printed without the prompt; terminal controls in it are made visible.`,
 	return cmd
 }
 
-// checkGenerate refuses flags outside their range.
+type generatedJSON struct {
+	Run         string  `json:"run"`
+	Checkpoint  string  `json:"checkpoint"`
+	Step        int64   `json:"step"`
+	Kernels     string  `json:"kernels"`
+	Prompt      string  `json:"prompt"`
+	Text        string  `json:"text"`
+	MaxTokens   int     `json:"max_tokens"`
+	Temperature float64 `json:"temperature"` // 0 is greedy
+	TopK        int     `json:"top_k"`       // 0 is off, as for the others
+	TopP        float64 `json:"top_p"`
+	MinP        float64 `json:"min_p"`
+	NoRepeat    int     `json:"no_repeat"`
+	Seed        int64   `json:"seed"`
+}
+
+// checkGenerate refuses flags outside their range, and those that would do nothing.
 func checkGenerate(cmd *cobra.Command, tokens int, p generate.Policy) error {
 	outside := func(v, high float64) bool { return math.IsNaN(v) || v < 0 || v > high }
 	switch {
@@ -79,6 +104,11 @@ func checkGenerate(cmd *cobra.Command, tokens int, p generate.Policy) error {
 		return usageError("--min-p %g: want 0 to 1", p.MinP)
 	case p.NoRepeat < 0:
 		return usageError("--no-repeat %d: want 0 or more", p.NoRepeat)
+	}
+	for _, name := range []string{"top-k", "top-p", "min-p"} {
+		if cmd.Flags().Changed(name) && p.Temperature == 0 {
+			return usageError("--%s does nothing without --temperature: the choice is greedy", name)
+		}
 	}
 	return nil
 }

@@ -64,13 +64,16 @@ type runJSON struct {
 	Steps      int64     `json:"steps,omitempty"` // of the whole budget
 	Tokens     int64     `json:"tokens"`
 	Validation number    `json:"validation_loss_nats"`
+	Parameters int64     `json:"parameters,omitempty"`
+	Body       int64     `json:"body_parameters,omitempty"`
 	Created    time.Time `json:"created"`
 	Tags       []string  `json:"tags"`
 }
 
 func newRunJSON(r runs.Run, validation float64) runJSON {
+	all, body := parameters(r)
 	return runJSON{ID: r.ID, Name: r.Name, State: string(r.State), Step: r.Step, Steps: totalSteps(r), Tokens: r.Tokens,
-		Validation: number(validation), Created: r.Created, Tags: append([]string{}, r.Tags...)}
+		Validation: number(validation), Parameters: all, Body: body, Created: r.Created, Tags: append([]string{}, r.Tags...)}
 }
 
 type attemptJSON struct {
@@ -89,22 +92,22 @@ type attemptJSON struct {
 }
 
 type scoreJSON struct {
-	Step        int64  `json:"step"`
-	Task        string `json:"task"`
-	Value       number `json:"value"`
-	Low         number `json:"low"`
-	High        number `json:"high"`
-	Chance      number `json:"chance"`
-	N           int    `json:"n"`
-	Seed        int64  `json:"seed"`
-	AboveChance bool   `json:"above_chance"`
+	Step    int64  `json:"step"`
+	Task    string `json:"task"`
+	Value   number `json:"value"`
+	Low     number `json:"low"`
+	High    number `json:"high"`
+	Chance  number `json:"chance"`
+	N       int    `json:"n"`
+	Seed    int64  `json:"seed"`
+	Verdict string `json:"verdict"`
 }
 
 func scoresJSON(scores []runs.Score) []scoreJSON {
 	out := []scoreJSON{}
 	for _, s := range scores {
 		out = append(out, scoreJSON{Step: s.Step, Task: s.Name, Value: number(s.Value), Low: number(s.Low), High: number(s.High),
-			Chance: number(s.Chance), N: s.N, Seed: s.Seed, AboveChance: aboveChance(s)})
+			Chance: number(s.Chance), N: s.N, Seed: s.Seed, Verdict: verdict(s)})
 	}
 	return out
 }
@@ -129,41 +132,52 @@ func generationsJSON(generations []runs.Generation) []generationJSON {
 	return out
 }
 
+type sampleJSON struct {
+	Task     string `json:"task"`
+	Prompt   string `json:"prompt"`
+	Answer   string `json:"answer"`
+	Expected string `json:"expected"`
+	Right    bool   `json:"right"`
+}
+
+func samplesJSON(samples []experiments.Sample) []sampleJSON {
+	out := []sampleJSON{}
+	for _, s := range samples {
+		out = append(out, sampleJSON(s))
+	}
+	return out
+}
+
 type summaryJSON struct {
 	runJSON
 	Message         string           `json:"message,omitempty"`
+	BitsPerByte     number           `json:"validation_bits_per_byte"`
 	Unigram         number           `json:"unigram_entropy_nats"`
 	TokensPerSecond number           `json:"training_tokens_per_second"`
 	Seconds         float64          `json:"seconds"` // all attempts together
 	Scores          []scoreJSON      `json:"scores"`
+	Samples         []sampleJSON     `json:"probe_samples"`
 	Generations     []generationJSON `json:"generations"`
 	Checkpoint      string           `json:"checkpoint,omitempty"`
 	Weights         string           `json:"weights_sha256"`
 	Report          string           `json:"report,omitempty"`
+	ReportURL       string           `json:"report_url,omitempty"`
+	Kernels         string           `json:"kernels,omitempty"`
+	Core            *int             `json:"core,omitempty"` // of the last attempt; -1 is any
 }
 
 func (s summary) json() summaryJSON {
 	o := s.Outcome
-	j := summaryJSON{runJSON: newRunJSON(o.Run, o.Validation), Message: o.Message, Unigram: number(o.Unigram),
+	j := summaryJSON{runJSON: newRunJSON(o.Run, o.Validation), Message: o.Message, BitsPerByte: number(o.BitsPerByte), Unigram: number(o.Unigram),
 		TokensPerSecond: number(o.TrainSpeed), Seconds: wallTime(o.Run).Seconds(), Scores: scoresJSON(outcomeScores(o)),
-		Generations: generationsJSON(o.Generations), Checkpoint: o.Checkpoint, Weights: o.Weights, Report: s.report}
+		Samples: samplesJSON(o.Samples), Generations: generationsJSON(o.Generations), Checkpoint: o.Checkpoint, Weights: o.Weights, Report: s.report}
+	if s.report != "" {
+		j.ReportURL = fileURL(s.report)
+	}
+	if n := len(o.Run.Attempts); n > 0 {
+		last := o.Run.Attempts[n-1]
+		j.Kernels, j.Core = last.Kernels, &last.Core
+	}
 	j.State, j.Step, j.Tokens = string(o.State), o.Steps, o.Tokens
 	return j
-}
-
-type planJSON struct {
-	Spec       string     `json:"spec"`
-	Hash       string     `json:"spec_sha256"`
-	Kernels    string     `json:"kernels"`
-	Parameters [][]string `json:"parameters"` // part, count, meaning
-	TrainFLOP  float64    `json:"flop_per_training_token"`
-	Speed      float64    `json:"tokens_per_second"`
-	Budget     int64      `json:"budget_tokens"`
-	Seconds    float64    `json:"training_seconds"` // without validation and probes
-	StateBytes int64      `json:"state_bytes"`
-}
-
-func newPlanJSON(p *experiments.Plan) planJSON {
-	return planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: p.Accounting, TrainFLOP: p.TrainFLOP,
-		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,43 +22,42 @@ func (c *cli) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the runs of the store, newest first",
-		Long: `List the runs of the store, newest first, with how far they got and their last
-validation loss in nats. The shown beginning of an id is enough to name a run.`,
+		Long: `List the runs of the store, newest first, with how far they got, their last
+validation loss in nats, parameters, speed of training alone, and last probe scores
+in percent; a narrow terminal shows fewer columns. The shown beginning of an id is
+enough to name a run.`,
 		Example: "  harness ls\n  harness ls --store /data/runs --json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			w := cmd.OutOrStdout()
 			store, err := runs.OpenReadOnly(c.store)
+			if errors.Is(err, runs.ErrNoStore) {
+				if asJSON {
+					return writeJSON(w, []lsJSON{})
+				}
+				fmt.Fprintf(w, "no runs yet: %s run SPEC makes a store in %s\n", c.program, visible(c.store))
+				return nil
+			}
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
-			all, err := store.Runs(cmd.Context())
+			list, err := listed(cmd.Context(), store)
 			if err != nil {
 				return err
 			}
-			losses := make([]float64, len(all))
-			for i, r := range all {
-				if losses[i], err = lastValidation(cmd.Context(), store, r.ID); err != nil {
-					return err
-				}
-			}
 			if asJSON {
-				list := []runJSON{}
-				for i, r := range all {
-					list = append(list, newRunJSON(r, losses[i]))
+				all := []lsJSON{}
+				for _, r := range list {
+					all = append(all, r.json())
 				}
-				return writeJSON(cmd.OutOrStdout(), list)
+				return writeJSON(w, all)
 			}
-			if len(all) == 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "the store %s has no runs yet\n", visible(store.Dir()))
+			if len(list) == 0 {
+				fmt.Fprintf(w, "no runs yet in the store %s\n", visible(store.Dir()))
 				return nil
 			}
-			var rows []table.Row
-			for i, r := range all {
-				rows = append(rows, lsRow(all, r, losses[i]))
-			}
-			writeTable(cmd.OutOrStdout(), resultWidth(cmd.OutOrStdout()),
-				table.Row{"run", "name", "state", "step", "tokens", "validation", "created", "tags"}, rows, "step", "tokens", "validation")
+			writeRuns(w, list, resultWidth(w))
 			return nil
 		},
 	}
@@ -64,13 +65,152 @@ validation loss in nats. The shown beginning of an id is enough to name a run.`,
 	return cmd
 }
 
-func lsRow(all []runs.Run, r runs.Run, validation float64) table.Row {
-	loss := "-"
-	if !math.IsNaN(validation) {
-		loss = nats(validation)
+// listedRun is a run with what a list says of its metrics.
+type listedRun struct {
+	runs.Run
+	ref        string
+	validation float64 // nats; NaN if there is none
+	speed      float64 // tokens a second of training alone; NaN if not known
+	scores     []runs.Score
+}
+
+func listed(ctx context.Context, s *runs.Store) ([]listedRun, error) {
+	all, err := s.Runs(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return table.Row{shortID(all, r.ID), shorten(visible(r.Name), 30), string(r.State), stepOf(r), brief(float64(r.Tokens)), loss,
-		humanize.Time(r.Created), visible(strings.Join(r.Tags, ","))}
+	list := make([]listedRun, len(all))
+	for i, run := range all {
+		r := listedRun{Run: run, ref: shortID(all, run.ID), validation: math.NaN(), speed: math.NaN()}
+		series, err := s.Series(ctx, run.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range series {
+			switch m.Name {
+			case "validation/loss":
+				r.validation = m.Points[len(m.Points)-1].Value
+			case "throughput":
+				r.speed = meanSpeed(m.Points)
+			}
+		}
+		scores, err := s.Scores(ctx, run.ID)
+		if err != nil {
+			return nil, err
+		}
+		r.scores = ofLastStep(scores, func(s runs.Score) int64 { return s.Step })
+		list[i] = r
+	}
+	return list, nil
+}
+
+// meanSpeed is all tokens over all time of points of throughput; NaN without any.
+func meanSpeed(points []runs.Point) float64 {
+	var tokens, seconds float64
+	last := int64(0)
+	for _, p := range points {
+		if passed := float64(p.Tokens - last); passed > 0 && p.Value > 0 {
+			tokens += passed
+			seconds += passed / p.Value
+		}
+		last = p.Tokens
+	}
+	return tokens / seconds
+}
+
+// lsColumn is a column of the list of runs.
+type lsColumn struct {
+	name  string
+	right bool
+	rank  int // the lowest is kept longest
+	cell  func(listedRun) string
+}
+
+// lsColumns are in the order they are shown.
+func lsColumns() []lsColumn {
+	figure := func(v float64, format func(float64) string) string {
+		if math.IsNaN(v) {
+			return "-"
+		}
+		return format(v)
+	}
+	return []lsColumn{
+		{"run", false, 0, func(r listedRun) string { return r.ref }},
+		{"name", false, 0, func(r listedRun) string { return shorten(visible(r.Name), 30) }},
+		{"state", false, 0, func(r listedRun) string { return string(r.State) }},
+		{"step", true, 0, func(r listedRun) string { return stepOf(r.Run) }},
+		{"tokens", true, 8, func(r listedRun) string { return brief(float64(r.Tokens)) }},
+		{"validation", true, 1, func(r listedRun) string { return figure(r.validation, nats) }},
+		{"params", true, 2, func(r listedRun) string {
+			if all, _ := parameters(r.Run); all > 0 {
+				return brief(float64(all))
+			}
+			return "-"
+		}},
+		{"tok/s", true, 3, func(r listedRun) string { return figure(r.speed, brief) }},
+		{"time", true, 4, func(r listedRun) string { return duration(wallTime(r.Run)) }},
+		{"seed", true, 5, func(r listedRun) string { return strconv.FormatInt(r.Seed, 10) }},
+		{"created", false, 7, func(r listedRun) string { return humanize.Time(r.Created) }},
+		{"tags", false, 9, func(r listedRun) string { return visible(strings.Join(r.Tags, ",")) }},
+		{probesColumn, false, 6, func(r listedRun) string { return shortScores(r.scores) }},
+	}
+}
+
+const (
+	probesColumn    = "probes"
+	narrowestProbes = 24 // the column wraps, being the last
+)
+
+// writeRuns prints one line per run, with as many columns as fit, the most telling
+// ones first.
+func writeRuns(w io.Writer, list []listedRun, width int) {
+	all := lsColumns()
+	cells := make([][]string, len(all)) // by column
+	widths := make([]int, len(all))
+	for i, c := range all {
+		for _, r := range list {
+			cells[i] = append(cells[i], c.cell(r))
+		}
+		var column []table.Row
+		for _, cell := range cells[i] {
+			column = append(column, table.Row{cell})
+		}
+		widths[i] = columnWidths(table.Row{c.name}, column)[0]
+	}
+	byRank := make([]int, len(all))
+	for i := range byRank {
+		byRank[i] = i
+	}
+	slices.SortStableFunc(byRank, func(a, b int) int { return all[a].rank - all[b].rank })
+	var kept []int
+	used := 0
+	for _, i := range byRank {
+		if room := width - used - columnGap; all[i].name == probesColumn && room >= narrowestProbes {
+			widths[i] = min(widths[i], room)
+		}
+		if more := tableWidth(widths[i : i+1]); all[i].rank == 0 || used+more <= width {
+			kept, used = append(kept, i), used+more
+		}
+	}
+	slices.Sort(kept)
+
+	header, rows := table.Row{}, make([]table.Row, len(list))
+	var right []string
+	explain := false
+	for _, i := range kept {
+		header = append(header, all[i].name)
+		if all[i].right {
+			right = append(right, all[i].name)
+		}
+		explain = explain || all[i].name == probesColumn
+		for k := range rows {
+			rows[k] = append(rows[k], cells[i][k])
+		}
+	}
+	writeTable(w, width, header, rows, right...)
+	if explain {
+		fmt.Fprintln(w, "\n"+paragraph(shortScoresKey, width))
+	}
 }
 
 // stepOf is how far a run got, "12/100", or "12" where its budget is not known.
@@ -90,20 +230,6 @@ func totalSteps(r runs.Run) int64 {
 	return total
 }
 
-// lastValidation is the last validation loss in nats, NaN if there is none.
-func lastValidation(ctx context.Context, s *runs.Store, runID string) (float64, error) {
-	series, err := s.Series(ctx, runID)
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range series {
-		if m.Name == "validation/loss" && len(m.Points) > 0 {
-			return m.Points[len(m.Points)-1].Value, nil
-		}
-	}
-	return math.NaN(), nil
-}
-
 // shortest is the least that is shown of an id. It holds most of the time in it, so
 // that it will hardly become ambiguous with the next run.
 const shortest = 10
@@ -120,4 +246,17 @@ func shortID(all []runs.Run, id string) string {
 		}
 	}
 	return id[:n]
+}
+
+type lsJSON struct {
+	runJSON
+	Seed            int64       `json:"seed"`
+	Seconds         float64     `json:"seconds"`                    // all attempts together
+	TokensPerSecond number      `json:"training_tokens_per_second"` // "NaN" if not known
+	Scores          []scoreJSON `json:"scores"`                     // of the last step that has any
+}
+
+func (r listedRun) json() lsJSON {
+	return lsJSON{runJSON: newRunJSON(r.Run, r.validation), Seed: r.Seed, Seconds: wallTime(r.Run).Seconds(),
+		TokensPerSecond: number(r.speed), Scores: scoresJSON(r.scores)}
 }

@@ -21,13 +21,10 @@ const (
 	linesApart  = time.Second // at least, however short the run is
 )
 
-// train is the stage of an update in training.
-const train = "train"
-
-// Widths of the bar in columns, its ends included.
+// Widths of the bar in columns, its ends included: with fewer than eight cells it
+// says less than the percentage before it.
 const (
-	narrowBar = 5
-	wideBar   = 12
+	narrowBar = 10
 	widestBar = 40
 )
 
@@ -86,20 +83,20 @@ func newProgress(out io.Writer) *progress {
 
 // observe shows a moment of a run, or lets it pass if the last one was just now.
 func (p *progress) observe(u experiments.Update) {
-	if text, isNote := strings.CutPrefix(u.Stage, "note: "); isNote {
-		p.note(text)
+	if u.Note != "" {
+		p.note(u.Note)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	width := p.columns()
-	if u.Stage == train {
+	if u.Stage == experiments.StageTrain {
 		p.since.add(u)
 	}
 	if !p.due(u, width > 0) {
 		return
 	}
-	if u.Stage == train {
+	if u.Stage == experiments.StageTrain {
 		u = p.since.take(u)
 	}
 	p.stage, p.shown, p.share = u.Stage, p.now(), share(u)
@@ -122,15 +119,19 @@ func (p *progress) due(u experiments.Update, terminal bool) bool {
 	return since >= linesEvery || since >= linesApart && share(u)-p.share >= linesShare
 }
 
-// note prints a line above the bar.
+// note prints a line above the bar, or a few on a narrow terminal.
 func (p *progress) note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	text = visible(text)
+	if width := p.columns(); width > 0 {
+		text = paragraph(text, width)
+	}
 	if p.line == "" {
-		fmt.Fprintln(p.out, visible(text))
+		fmt.Fprintln(p.out, text)
 		return
 	}
-	fmt.Fprint(p.out, clearLine+visible(text)+"\n"+p.line)
+	fmt.Fprint(p.out, clearLine+text+"\n"+p.line)
 }
 
 // close leaves the last line standing.
@@ -153,7 +154,7 @@ func share(u experiments.Update) float64 {
 
 // plainLine is a moment for a log file.
 func plainLine(u experiments.Update) string {
-	if u.Stage != train {
+	if u.Stage != experiments.StageTrain {
 		return strings.TrimSpace(u.Stage + "  " + stageCount(u))
 	}
 	return strings.Join(append([]string{fmt.Sprintf("train %3.0f%%", 100*share(u))}, figures(u, true)...), "  ")
@@ -161,7 +162,7 @@ func plainLine(u experiments.Update) string {
 
 // barLine is a moment in at most width columns.
 func barLine(u experiments.Update, width int) string {
-	if u.Stage != train {
+	if u.Stage != experiments.StageTrain {
 		tail := stageCount(u)
 		if u.Total <= 0 {
 			return shorten(strings.TrimSpace(visible(u.Stage)+"  "+tail), width)
@@ -170,7 +171,7 @@ func barLine(u experiments.Update, width int) string {
 	}
 	percent := fmt.Sprintf("%3.0f%% ", 100*share(u))
 	long := figures(u, true)
-	if uniseg.StringWidth(percent+strings.Join(long, "  "))+wideBar+1 <= width {
+	if uniseg.StringWidth(percent+strings.Join(long, "  "))+narrowBar+1 <= width {
 		return fit(percent, share(u), long, width)
 	}
 	return fit(percent, share(u), figures(u, false), width)
@@ -193,7 +194,9 @@ func fit(head string, share float64, figures []string, width int) string {
 }
 
 // figures of a moment in training, the most telling first; long where there is
-// room. Their widths hardly change as they grow, lest the bar twitch.
+// room. Their widths hardly change as they grow, lest the bar twitch. The training
+// loss is over a mixture with tasks and the validation loss of text alone, so
+// neither is called just "loss".
 func figures(u experiments.Update, long bool) []string {
 	loss := func(v float64) string {
 		if math.IsNaN(v) {
@@ -201,16 +204,20 @@ func figures(u experiments.Update, long bool) []string {
 		}
 		return fmt.Sprintf("%.3f", v)
 	}
-	speed := fmt.Sprintf("%5s tok/s", brief(u.TokensPerSecond))
-	left := fmt.Sprintf("ETA %6s", duration(u.Left))
-	tokens := fmt.Sprintf("%5s tok", brief(float64(u.Tokens)))
-	if long {
-		total := count(u.Total)
-		return []string{fmt.Sprintf("step %*s/%s", len(total), count(u.Done), total),
-			"loss " + loss(u.Loss), "validation " + loss(u.Validation), left, speed, tokens + "ens"}
-	}
 	total := fmt.Sprint(u.Total)
-	return []string{fmt.Sprintf("%*d/%s", len(total), u.Done, total), "loss " + loss(u.Loss), "val " + loss(u.Validation), left, speed, tokens}
+	step := fmt.Sprintf("%*d/%s", len(total), u.Done, total)
+	train, validation, phase, tokens := "train ", "val ", "ph ", " tok"
+	if long {
+		total = count(u.Total)
+		step = fmt.Sprintf("step %*s/%s", len(total), count(u.Done), total)
+		train, validation, phase, tokens = "train mix ", "val text ", "phase ", " tokens"
+	}
+	shown := []string{step, train + loss(u.Loss), validation + loss(u.Validation), fmt.Sprintf("%5s tok/s", brief(u.TokensPerSecond)),
+		fmt.Sprintf("ETA %6s", duration(u.Left))}
+	if u.Phases > 1 {
+		shown = append(shown, fmt.Sprintf("%s%d/%d", phase, u.Phase, u.Phases))
+	}
+	return append(shown, fmt.Sprintf("%5s", brief(float64(u.Tokens)))+tokens)
 }
 
 func stageCount(u experiments.Update) string {

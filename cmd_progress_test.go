@@ -15,10 +15,10 @@ import (
 // moments are updates from a first to a very long run's.
 func moments() []experiments.Update {
 	return []experiments.Update{
-		{Stage: train, Done: 1, Total: 100, Tokens: 1024, Loss: 8.31, Validation: math.NaN(), TokensPerSecond: 12345, Left: 99 * time.Second},
-		{Stage: train, Done: 12345, Total: 56789, Tokens: 12641280, Loss: 3.412, Validation: 3.601, TokensPerSecond: 12345, Left: 9 * time.Hour},
-		{Stage: train, Done: 39063123, Total: 139063123, Tokens: 4_910_000_000, Loss: math.Inf(1), Validation: 12.345, TokensPerSecond: 1e7, Left: 999 * time.Hour},
-		{Stage: train, Done: 100, Total: 100, Tokens: 1024, Loss: math.NaN(), Validation: math.NaN(), TokensPerSecond: math.NaN(), Left: -1},
+		{Stage: experiments.StageTrain, Done: 1, Total: 100, Tokens: 1024, Loss: 8.31, Validation: math.NaN(), TokensPerSecond: 12345, Left: 99 * time.Second},
+		{Stage: experiments.StageTrain, Done: 12345, Total: 56789, Phase: 2, Phases: 2, Tokens: 12641280, Loss: 3.412, Validation: 3.601, TokensPerSecond: 12345, Left: 9 * time.Hour},
+		{Stage: experiments.StageTrain, Done: 39063123, Total: 139063123, Tokens: 4_910_000_000, Loss: math.Inf(1), Validation: 12.345, TokensPerSecond: 1e7, Left: 999 * time.Hour},
+		{Stage: experiments.StageTrain, Done: 100, Total: 100, Tokens: 1024, Loss: math.NaN(), Validation: math.NaN(), TokensPerSecond: math.NaN(), Left: -1},
 		{Stage: "tokenise", Done: 5_000_000, Total: 8_000_000},
 		{Stage: "wait for another process that builds this corpus"},
 		{Stage: "read\x1b[2J 你好", Done: 9, Total: 3},
@@ -44,6 +44,17 @@ func TestBarAtCommonWidths(t *testing.T) {
 		}
 	}
 	golden(t, "progress.golden", b.String())
+}
+
+func TestNoBarOfFewCells(t *testing.T) {
+	for _, u := range moments() {
+		for width := 10; width <= 250; width++ {
+			_, after, found := strings.Cut(barLine(u, width), "▕")
+			if cells := uniseg.StringWidth(after[:max(0, strings.LastIndex(after, "▏"))]); found && cells < 8 {
+				t.Errorf("%d columns: a bar of %d cells", width, cells)
+			}
+		}
+	}
 }
 
 func TestBarDoesNotTwitch(t *testing.T) {
@@ -83,9 +94,9 @@ func (s *screen) drive() {
 	const steps = 600
 	for i := range int64(steps) {
 		s.clock = s.clock.Add(100 * time.Millisecond)
-		s.observe(experiments.Update{Stage: train, Done: i + 1, Total: steps, Tokens: (i + 1) * 1000, Loss: float64(i % 2), TokensPerSecond: 10000})
+		s.observe(experiments.Update{Stage: experiments.StageTrain, Done: i + 1, Total: steps, Tokens: (i + 1) * 1000, Loss: float64(i % 2), TokensPerSecond: 10000})
 		if i == steps/2 {
-			s.observe(experiments.Update{Stage: "note: half\x1b[2J"})
+			s.observe(experiments.Update{Note: "half\x1b[2J"})
 		}
 	}
 	s.close()
@@ -113,7 +124,7 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	if got := strings.Count(s.out.String(), clearLine); got < 250 || got > 310 {
 		t.Errorf("a minute is drawn %d times", got)
 	}
-	if !strings.Contains(s.out.String(), "loss 0.500") {
+	if !strings.Contains(s.out.String(), "train 0.500") {
 		t.Error("the loss is not the mean since the line was last drawn")
 	}
 }
@@ -131,7 +142,7 @@ func TestProgressInAFileIsFewLines(t *testing.T) {
 	slow := newScreen(0)
 	for i := range int64(100) {
 		slow.clock = slow.clock.Add(time.Second)
-		slow.observe(experiments.Update{Stage: train, Done: i, Total: 1e6, TokensPerSecond: 1})
+		slow.observe(experiments.Update{Stage: experiments.StageTrain, Done: i, Total: 1e6, TokensPerSecond: 1})
 	}
 	if got := strings.Count(slow.out.String(), "\n"); got != 10 {
 		t.Errorf("100 s of a long run make %d lines, want one every 10 s", got)

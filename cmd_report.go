@@ -50,7 +50,7 @@ interactive where "harness assets" has installed echarts, and static elsewhere.`
 			if asJSON {
 				return writeJSON(cmd.OutOrStdout(), map[string]string{"run": run.ID, "report": path, "url": fileURL(path)})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", visible(path), fileURL(path))
+			fmt.Fprintln(cmd.OutOrStdout(), visible(path))
 			return nil
 		},
 	}

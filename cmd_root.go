@@ -39,21 +39,23 @@ Exit codes:
 
 // cli is what all commands share.
 type cli struct {
-	args  []string // the command line, for provenance
-	store string   // directory of the store
+	args    []string // the command line, for provenance
+	program string   // how the program is called, for hints
+	store   string   // directory of the store
 }
 
 // codedError is an error with its exit code.
 type codedError struct {
 	code int
 	err  error
+	said bool // the user has read it already
 }
 
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
 func usageError(format string, args ...any) error {
-	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+	return &codedError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // output is standard output that remembers that it could not be written: half a
@@ -74,7 +76,7 @@ func (o *output) Write(p []byte) (int, error) {
 // execute runs a command line, args[0] being the program, and returns its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &output{Writer: stdout}
-	root := newRoot(&cli{args: args})
+	root := newRoot(&cli{args: args, program: thisCommand()})
 	root.SetArgs(args[1:])
 	root.SetOut(out)
 	root.SetErr(stderr)
@@ -89,6 +91,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	code := exitCode(ctx, err)
+	if coded, is := err.(*codedError); is && coded.said {
+		return code
+	}
 	for _, line := range errorLines(err, code) {
 		fmt.Fprintln(stderr, "harness: "+visible(line))
 	}
@@ -137,6 +142,7 @@ func unknownCommand(err error) error {
 }
 
 func newRoot(c *cli) *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "harness",
 		Short:         "Train tiny language models on one core and keep track of them",
@@ -144,7 +150,15 @@ func newRoot(c *cli) *cobra.Command {
 		Example:       "  harness init my.yaml\n  harness run my.yaml\n  harness ls",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				writeVersion(cmd.OutOrStdout())
+				return nil
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the program's version and its kernel sets, and stop")
 	store := os.Getenv("HARNESS_STORE")
 	if store == "" {
 		store = ".harness"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,6 +89,7 @@ func storeOf(t *testing.T, names ...string) string {
 func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 	spec := write(t, filepath.Join(t.TempDir(), "typo.yaml"), "name: typo\nbudget: 1M\ncorpus:\n  tokenizer: {vocabb: 300}\n  sources: [{name: go, kind: gotree}]\n")
 	store := storeOf(t, "quickstart", "other")
+	good := writeTiny(t, t.TempDir(), "good")
 	cases := []struct {
 		name string
 		args []string
@@ -104,10 +106,14 @@ func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 		{"flag out of range", []string{"generate", "latest", "--prompt", "", "--top-p", "1.5"}, exitUsage, []string{"--top-p 1.5"}},
 		{"misspelt key", []string{"run", spec}, exitUsage, []string{spec + ":4:", `"vocabb"`, `did you mean "vocab"?`}},
 		{"misspelt override", []string{"run", spec, "corpus.tokenizer={}", "budgett=2M"}, exitUsage, []string{`"budgett"`, `did you mean "budget"?`}},
-		{"missing spec", []string{"run", "nowhere.yaml"}, exitError, []string{"nowhere.yaml", "no such file"}},
+		{"missing spec", []string{"run", "nowhere.yaml"}, exitUsage, []string{"nowhere.yaml", "no such file"}},
+		{"directory as spec", []string{"run", store}, exitUsage, []string{store, "is a directory"}},
+		{"unknown kernels to run", []string{"run", good, "--kernels", "avx3"}, exitUsage, []string{`"avx3"`, "reference"}},
+		{"unknown kernels to generate", []string{"generate", "latest", "--prompt", "a", "--kernels", "avx3"}, exitUsage, []string{`"avx3"`, "reference"}},
+		{"greedy and top-p", []string{"generate", "latest", "--prompt", "a", "--top-p", "0.9"}, exitUsage, []string{"--top-p", "--temperature"}},
 		{"unknown run", []string{"show", "quickstar"}, exitError, []string{"no such run", "near:", "(quickstart)"}},
 		{"unknown run to resume", []string{"resume", "quickstar"}, exitError, []string{"no such run", "(quickstart)"}},
-		{"no store", []string{"ls", "--store", filepath.Join(store, "none")}, exitError, []string{"no store here"}},
+		{"no store", []string{"show", "latest", "--store", filepath.Join(store, "none")}, exitError, []string{"no store here"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,6 +179,26 @@ func TestResultThatCannotBeWritten(t *testing.T) {
 	code := execute(t.Context(), []string{"harness", "ls", "--store", storeOf(t, "a")}, fullDisk{}, &stderr)
 	if code != exitError || !strings.Contains(stderr.String(), syscall.ENOSPC.Error()) {
 		t.Errorf("code %d, %q", code, stderr.String())
+	}
+}
+
+func TestNoStoreHasNoRuns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	if r := harness(t, dir, "ls"); r.code != 0 || r.stdout != "no runs yet: harness run SPEC makes a store in "+dir+"\n" {
+		t.Errorf("code %d, %q %s", r.code, r.stdout, r.stderr)
+	}
+	if r := harness(t, dir, "ls", "--json"); r.code != 0 || strings.TrimSpace(r.stdout) != "[]" {
+		t.Errorf("code %d, %q %s", r.code, r.stdout, r.stderr)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a look makes a store")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	r := harness(t, t.TempDir(), "--version")
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "harness ") || !strings.Contains(r.stdout, runtime.Version()) || !strings.Contains(r.stdout, "portable, reference") {
+		t.Errorf("code %d, %q %s", r.code, r.stdout, r.stderr)
 	}
 }
 

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
 
-	"github.com/dustin/go-humanize"
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"harness/amx"
 	"harness/experiments"
 	"harness/runs"
 )
@@ -38,6 +34,9 @@ func (c *cli) runCommand() *cobra.Command {
 corpus, train to the end of its budget, validate and probe on the way, and write
 an HTML page about it. Values of the spec can be overridden one by one.
 
+The live line's "train" is the loss over the phase's mixture, tasks included, and
+"val" the exact loss on held-out text alone: they are not to be compared.
+
 Ctrl-C writes a checkpoint and ends the run as interrupted; "harness resume" goes
 on from there. A second Ctrl-C stops at once.`,
 		Example: `  harness run experiments/quickstart.yaml
@@ -52,6 +51,9 @@ on from there. A second Ctrl-C stops at once.`,
 			}
 			spec, err := experiments.Load(args[0], overrides)
 			if err != nil {
+				return &codedError{code: exitUsage, err: err}
+			}
+			if err := checkKernels(spec.Train.Kernels); err != nil {
 				return err
 			}
 			if dryRun {
@@ -106,20 +108,37 @@ func (c *cli) train(cmd *cobra.Command, end ending, o experiments.Options, work 
 		return err
 	}
 	// What is left is short, and the signal that ended the training is no reason to lose it.
-	s := summary{Outcome: out, ref: out.Run.ID}
+	s := summary{Outcome: out, program: c.program, ref: out.Run.ID}
 	if cmd.Flags().Changed("store") {
-		s.where = " --store " + strconv.Quote(c.store)
+		s.where = " --store " + shellQuote(c.store)
 	}
 	if pageErr := c.finishSummary(context.WithoutCancel(ctx), &s, !end.noReport); pageErr != nil {
 		// The code tells how the run went; a page can be written at any time.
-		fmt.Fprintln(stderr, visible(fmt.Sprintf("harness: warning: the run is kept, its report is not written: %v; try: harness report %s --out FILE%s", pageErr, s.ref, s.where)))
+		fmt.Fprintln(stderr, visible(fmt.Sprintf("harness: warning: the run is kept, its report is not written: %v; try: %s report %s --out FILE%s", pageErr, s.program, s.ref, s.where)))
 	}
 	if end.json {
 		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), s.json()))
 	} else {
 		s.write(cmd.OutOrStdout(), resultWidth(cmd.OutOrStdout()))
 	}
-	return errors.Join(err, outcomeError(s))
+	ended := outcomeError(s)
+	if err != nil {
+		return errors.Join(err, ended)
+	}
+	// Where both streams are on one screen, the summary has just said it.
+	if coded, is := ended.(*codedError); is && !end.json {
+		coded.said = columns(cmd.OutOrStdout()) > 0 && columns(stderr) > 0
+	}
+	return ended
+}
+
+// checkKernels refuses a kernel set that there is none of here, before anything
+// is started with it.
+func checkKernels(name string) error {
+	if _, err := amx.Select(name); err != nil {
+		return &codedError{code: exitUsage, err: err}
+	}
+	return nil
 }
 
 // finishSummary finds the shortest name of the run and writes its page.
@@ -149,51 +168,11 @@ func (c *cli) finishSummary(ctx context.Context, s *summary, page bool) (err err
 func outcomeError(s summary) error {
 	switch {
 	case s.State == runs.Diverged:
-		return &codedError{exitDiverged, fmt.Errorf("run %s diverged: %s", s.ref, s.Message)}
+		return &codedError{code: exitDiverged, err: fmt.Errorf("run %s diverged: %s", s.ref, s.Message)}
 	case s.State == runs.Interrupted:
-		return &codedError{exitInterrupted, fmt.Errorf("run %s %s", s.ref, s.Message)}
+		return &codedError{code: exitInterrupted, err: fmt.Errorf("run %s %s", s.ref, s.Message)}
 	case s.Tracking != nil:
 		return fmt.Errorf("run %s is trained, but not all of its metrics are stored: %w", s.ref, s.Tracking)
 	}
 	return nil
-}
-
-// printPlan prints what a run would be.
-func printPlan(cmd *cobra.Command, spec *experiments.Spec, asJSON bool) error {
-	plan, err := experiments.DryRun(cmd.Context(), spec)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return writeJSON(cmd.OutOrStdout(), newPlanJSON(plan))
-	}
-	writePlan(cmd.OutOrStdout(), plan, spec.Budget.Wall > 0, resultWidth(cmd.OutOrStdout()))
-	return nil
-}
-
-// writePlan prints a plan; isTime says that the budget is wall-clock time.
-func writePlan(w io.Writer, p *experiments.Plan, isTime bool, width int) {
-	fmt.Fprintf(w, "# resolved spec, sha256 %s\n%s\n", p.Hash, visibleLines(strings.TrimRight(p.Spec, "\n")+"\n"))
-	var rows []table.Row
-	for _, row := range p.Accounting {
-		cells := table.Row{}
-		for _, cell := range row {
-			cells = append(cells, visible(cell))
-		}
-		rows = append(rows, cells)
-	}
-	writeTable(w, width, table.Row{"part", "parameters", "meaning"}, rows, "parameters")
-	budget, time := count(p.Budget)+" tokens", "about "+duration(p.Time)+" of training, excluding validation and probes"
-	if isTime {
-		budget, time = "at most about "+budget+", less what validation and probes cost", duration(p.Time)+", including validation and probes"
-	}
-	fmt.Fprintln(w)
-	writeFacts(w, [][2]string{
-		{"kernels", p.Kernels},
-		{"work", fmt.Sprintf("%.2f MFLOP per training token", p.TrainFLOP/1e6)},
-		{"speed", count(int64(p.TokensPerSecond)) + " tokens/s, measured here on random tokens"},
-		{"budget", budget},
-		{"time", time},
-		{"memory", humanize.IBytes(uint64(p.StateBytes)) + " for parameters, gradients and moments, excluding activations"},
-	})
 }

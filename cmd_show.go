@@ -17,6 +17,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"harness/experiments"
 	"harness/runs"
 )
 
@@ -40,6 +41,7 @@ metric, its last scores beside chance, what the model wrote then, and its files.
 			if err != nil {
 				return err
 			}
+			v.program = c.program
 			if asJSON {
 				return writeJSON(cmd.OutOrStdout(), v.json())
 			}
@@ -53,12 +55,15 @@ metric, its last scores beside chance, what the model wrote then, and its files.
 
 // runView is what show prints.
 type runView struct {
+	program     string // how this program is called
 	run         runs.Run
 	latest      []metric
-	scores      []runs.Score      // of the last step that has any
-	generations []runs.Generation // likewise
-	artifacts   []runs.Artifact   // with absolute paths
-	report      string            // "" if it is not written
+	scores      []runs.Score         // of the last step that has any
+	samples     []experiments.Sample // likewise
+	generations []runs.Generation    // likewise
+	weights     string               // SHA-256 of the parameters; "" while it is not known
+	artifacts   []runs.Artifact      // with absolute paths
+	report      string               // "" if it is not written
 }
 
 // metric is the last point of a series.
@@ -90,6 +95,20 @@ func newRunView(ctx context.Context, s *runs.Store, ref string) (v runView, err 
 		return v, err
 	}
 	v.generations = ofLastStep(generations, func(g runs.Generation) int64 { return g.Step })
+	tables, err := s.Tables(ctx, v.run.ID)
+	if err != nil {
+		return v, err
+	}
+	v.samples = samplesOf(tables)
+	events, err := s.Events(ctx, v.run.ID)
+	if err != nil {
+		return v, err
+	}
+	for _, e := range events {
+		if hash, is := strings.CutPrefix(e.Text, "sha256 "); is && e.Kind == "weights" {
+			v.weights, _, _ = strings.Cut(hash, " ")
+		}
+	}
 	if v.artifacts, err = s.Artifacts(ctx, v.run.ID); err != nil {
 		return v, err
 	}
@@ -102,6 +121,22 @@ func newRunView(ctx context.Context, s *runs.Store, ref string) (v runView, err 
 		v.report = page
 	}
 	return v, nil
+}
+
+// samplesOf reads the last table of probe samples.
+func samplesOf(tables []runs.Table) (samples []experiments.Sample) {
+	for _, t := range slices.Backward(tables) {
+		if t.Name != "probe samples" {
+			continue
+		}
+		for _, row := range t.Rows {
+			if len(row) == 5 {
+				samples = append(samples, experiments.Sample{Task: row[0], Prompt: row[1], Answer: row[2], Expected: row[3], Right: row[4] == "✓"})
+			}
+		}
+		return samples
+	}
+	return nil
 }
 
 func exists(path string) bool {
@@ -146,6 +181,10 @@ func (v runView) write(w io.Writer, width int) {
 		fmt.Fprintf(w, "\nscores at step %s\n", count(v.scores[0].Step))
 		writeScores(w, v.scores, width)
 	}
+	if len(v.samples) > 0 {
+		fmt.Fprintln(w, "\nprobe samples")
+		writeSamples(w, v.samples, width)
+	}
 	if len(v.generations) > 0 {
 		fmt.Fprintf(w, "\ngenerations at step %s, greedy\n", count(v.generations[0].Step))
 		writeGenerations(w, v.generations, width)
@@ -167,13 +206,19 @@ func (v runView) facts() [][2]string {
 		{"seed", strconv.FormatInt(r.Seed, 10)},
 		{"spec", "sha256 " + r.SpecHash},
 	}
+	if all, body := parameters(r); all > 0 {
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
+	}
+	if v.weights != "" {
+		facts = append(facts, [2]string{"weights", "sha256 " + v.weights})
+	}
 	if len(r.Tags) > 0 {
 		facts = append(facts, [2]string{"tags", strings.Join(r.Tags, ", ")})
 	}
 	if v.report != "" {
-		return append(facts, [2]string{"report", v.report}, [2]string{"", fileURL(v.report)})
+		return append(facts, [2]string{"report", v.report})
 	}
-	return append(facts, [2]string{"report", "not written: harness report " + r.ID})
+	return append(facts, [2]string{"report", "not written: " + v.program + " report " + r.ID})
 }
 
 // provenance leaves out the versions of libraries, which the JSON has.
@@ -233,7 +278,9 @@ type showJSON struct {
 	Attempts    []attemptJSON         `json:"attempts"`
 	Latest      map[string]latestJSON `json:"latest"`
 	Scores      []scoreJSON           `json:"scores"`
+	Samples     []sampleJSON          `json:"probe_samples"`
 	Generations []generationJSON      `json:"generations"`
+	Weights     string                `json:"weights_sha256,omitempty"`
 	Artifacts   []artifactJSON        `json:"artifacts"`
 	Provenance  map[string]string     `json:"provenance"`
 	Report      string                `json:"report,omitempty"`
@@ -256,7 +303,7 @@ type artifactJSON struct {
 func (v runView) json() showJSON {
 	j := showJSON{runJSON: newRunJSON(v.run, v.validation()), Notes: v.run.Notes, Seed: v.run.Seed, SpecHash: v.run.SpecHash,
 		Spec: v.run.Spec, Attempts: []attemptJSON{}, Latest: map[string]latestJSON{}, Scores: scoresJSON(v.scores),
-		Generations: generationsJSON(v.generations), Artifacts: []artifactJSON{}, Provenance: v.run.Provenance, Report: v.report}
+		Samples: samplesJSON(v.samples), Generations: generationsJSON(v.generations), Weights: v.weights, Artifacts: []artifactJSON{}, Provenance: v.run.Provenance, Report: v.report}
 	for _, a := range v.run.Attempts {
 		j.Attempts = append(j.Attempts, attemptJSON{Number: a.Number, State: string(a.State), Message: a.Message, FromStep: a.FromStep,
 			Step: a.Step, Started: a.Started, Ended: timeOrNone(a.Ended), Host: a.Host, PID: a.PID, Core: a.Core, Kernels: a.Kernels, Command: a.Command})

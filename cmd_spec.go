@@ -27,7 +27,7 @@ comment, to FILE (experiment.yaml if none is named). A file that exists is left 
 			if err := writeNew(path, experiments.Template()); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is written; run it with: harness run %s\n", visible(path), visible(path))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is written; run it with: %s run %s\n", visible(path), c.program, visible(path))
 			return nil
 		},
 	}

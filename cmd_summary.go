@@ -3,15 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/table"
 
 	"harness/experiments"
 	"harness/runs"
@@ -20,39 +16,57 @@ import (
 // summary is what a run ends with on the screen.
 type summary struct {
 	*experiments.Outcome
-	ref    string // what names the run in commands
-	where  string // the flag that names the store in commands, "" where it goes without saying
-	report string // absolute path of its page; "" if none was written
+	program string // how this program is called
+	ref     string // what names the run in commands
+	where   string // the flag that names the store in commands, "" where it goes without saying
+	report  string // absolute path of its page; "" if none was written
 }
 
-// write prints the summary, no line wider than width but paths and commands.
+// write prints the summary, no line wider than width but paths and commands. What
+// matters most comes last, where a small terminal still shows it.
 func (s summary) write(w io.Writer, width int) {
 	o := s.Outcome
-	fmt.Fprintf(w, "\n%s  %s  %s\n", visible(o.Run.Name), o.Run.ID, strings.ToUpper(string(o.State)))
-	if o.Message != "" {
-		fmt.Fprintf(w, "%s\n", visible(o.Message))
+	if len(o.Generations) > 0 {
+		fmt.Fprintln(w, "\ngenerations, greedy")
+		writeGenerations(w, o.Generations, width)
 	}
-	fmt.Fprintln(w)
+	if len(o.Samples) > 0 {
+		fmt.Fprintln(w, "\nprobe samples")
+		writeSamples(w, o.Samples, width)
+	}
+	ended, message := strings.ToUpper(string(o.State)), visible(o.Message)
+	if rest, is := strings.CutPrefix(message, string(o.State)); is {
+		ended, message = ended+rest, ""
+	}
+	fmt.Fprintf(w, "\n%s  %s  %s\n", visible(o.Run.Name), o.Run.ID, ended)
+	if message != "" {
+		fmt.Fprintln(w, message)
+	}
 	writeFacts(w, s.facts())
-	scores := outcomeScores(o)
-	if len(scores) > 0 {
+	if scores := outcomeScores(o); len(scores) > 0 {
 		fmt.Fprintln(w)
 		writeScores(w, scores, width)
-	}
-	if len(o.Generations) > 0 {
-		fmt.Fprintln(w)
-		fmt.Fprintln(w, "  generations, greedy")
-		writeGenerations(w, o.Generations, width)
 	}
 	fmt.Fprintln(w)
 	writeFacts(w, s.files())
 	fmt.Fprintln(w)
-	if o.State == runs.Interrupted || o.State == runs.Failed {
-		fmt.Fprintf(w, "go on with   harness resume %s%s\n", s.ref, s.where)
-	}
 	if o.Checkpoint != "" {
-		fmt.Fprintf(w, "try it with  harness generate %s --prompt \"The\"%s\n", s.ref, s.where)
+		fmt.Fprintf(w, "try it with  %s generate %s --prompt %s%s\n", s.program, s.ref, shellQuote(s.prompt()), s.where)
 	}
+	if o.State == runs.Interrupted || o.State == runs.Failed {
+		fmt.Fprintf(w, "go on with   %s resume %s%s\n", s.program, s.ref, s.where)
+	}
+}
+
+// prompt is one that the model may know how to continue: the beginning of the
+// first validation document.
+func (s summary) prompt() string {
+	if len(s.Generations) > 0 {
+		if text := opening(s.Generations[0].Prompt); text != "" {
+			return text
+		}
+	}
+	return "The"
 }
 
 func (s summary) facts() [][2]string {
@@ -61,18 +75,28 @@ func (s summary) facts() [][2]string {
 	if math.IsNaN(o.Validation) {
 		facts = append(facts, [2]string{"validation loss", "not measured in this attempt"})
 	} else {
-		facts = append(facts, [2]string{"validation loss", fmt.Sprintf("%s nats   perplexity %.4g", nats(o.Validation), math.Exp(o.Validation))})
+		loss := fmt.Sprintf("%s nats, perplexity %.4g", nats(o.Validation), math.Exp(o.Validation))
+		if !math.IsNaN(o.BitsPerByte) {
+			loss += fmt.Sprintf(", %.4f bits/byte", o.BitsPerByte)
+		}
+		facts = append(facts, [2]string{"validation loss", loss})
 	}
 	unigram := nats(o.Unigram) + " nats"
 	if below := o.Unigram - o.Validation; below >= 0 {
-		unigram += fmt.Sprintf("   the loss is %s nats below", nats(below))
+		unigram += fmt.Sprintf("; the loss is %s nats below", nats(below))
 	} else if below < 0 {
-		unigram += fmt.Sprintf("   the loss is %s nats ABOVE", nats(-below))
+		unigram += fmt.Sprintf("; the loss is %s nats ABOVE", nats(-below))
 	}
-	facts = append(facts, [2]string{"unigram entropy", unigram},
-		[2]string{"trained on", fmt.Sprintf("%s tokens in %s steps", count(o.Tokens), count(o.Steps))})
+	trained := fmt.Sprintf("%s tokens in %s steps", count(o.Tokens), count(o.Steps))
 	if o.TrainSpeed > 0 {
-		facts = append(facts, [2]string{"speed", count(int64(o.TrainSpeed)) + " tokens/s, of training alone"})
+		trained += ", " + count(int64(o.TrainSpeed)) + " tokens/s"
+	}
+	facts = append(facts, [2]string{"unigram entropy", unigram}, [2]string{"trained on", trained})
+	if all, body := parameters(o.Run); all > 0 {
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
+	}
+	if n := len(o.Run.Attempts); n > 0 {
+		facts = append(facts, [2]string{"machine", machine(o.Run.Attempts[n-1])})
 	}
 	took := duration(wallTime(o.Run))
 	if n := len(o.Run.Attempts); n > 1 {
@@ -81,17 +105,36 @@ func (s summary) facts() [][2]string {
 	return append(facts, [2]string{"time", took})
 }
 
-func (s summary) files() [][2]string {
-	checkpoint := s.Checkpoint
-	if checkpoint == "" {
-		checkpoint = "none"
+// parameters are those stored and those of the body, 0 where they are not known.
+func parameters(r runs.Run) (all, body int64) {
+	read := func(key string) int64 {
+		n, err := strconv.ParseInt(r.Provenance[key], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
 	}
-	facts := [][2]string{{"checkpoint", checkpoint}}
+	return read("parameters"), read("body_parameters")
+}
+
+// machine is what an attempt ran on.
+func machine(a runs.Attempt) string {
+	if a.Core < 0 {
+		return "kernels " + a.Kernels + ", no core of its own"
+	}
+	return fmt.Sprintf("kernels %s, core %d", a.Kernels, a.Core)
+}
+
+func (s summary) files() [][2]string {
+	facts := [][2]string{{"checkpoint", "none"}}
+	if s.Checkpoint != "" {
+		facts = [][2]string{{"checkpoint", fromHere(s.Checkpoint)}}
+	}
 	if s.Weights != "" {
-		facts = append(facts, [2]string{"weights", "sha256 " + s.Weights})
+		facts = append(facts, [2]string{"weights", fmt.Sprintf("sha256 %.16s…", s.Weights)})
 	}
 	if s.report != "" {
-		facts = append(facts, [2]string{"report", s.report}, [2]string{"", fileURL(s.report)})
+		facts = append(facts, [2]string{"report", fromHere(s.report)})
 	}
 	return facts
 }
@@ -124,67 +167,4 @@ func writeFacts(w io.Writer, facts [][2]string) {
 	for _, f := range facts {
 		fmt.Fprintf(w, "  %-*s  %s\n", wide, f[0], visible(f[1]))
 	}
-}
-
-// outcomeScores are the last scores of a run as the store keeps them.
-func outcomeScores(o *experiments.Outcome) []runs.Score {
-	var scores []runs.Score
-	for _, r := range o.Scores {
-		scores = append(scores, runs.Score{Step: o.Steps, Tokens: o.Tokens, Name: r.Task, Value: r.Accuracy(),
-			Low: r.Low, High: r.High, Chance: r.Chance, N: r.N, Seed: r.Seed})
-	}
-	return scores
-}
-
-// aboveChance holds only where the whole interval does: a model that guesses well
-// once has shown nothing.
-func aboveChance(s runs.Score) bool { return s.Low > s.Chance }
-
-// writeScores prints one row per task, with its verdict.
-func writeScores(w io.Writer, scores []runs.Score, width int) {
-	percent := func(v float64) string {
-		if math.IsNaN(v) {
-			return "unknown"
-		}
-		return fmt.Sprintf("%.1f%%", 100*v)
-	}
-	var rows []table.Row
-	for _, s := range scores {
-		verdict := "not shown"
-		if aboveChance(s) {
-			verdict = "above chance"
-		}
-		rows = append(rows, table.Row{visible(s.Name), percent(s.Value), percent(s.Low) + " to " + percent(s.High),
-			percent(s.Chance), count(int64(s.N)), s.Seed, verdict})
-	}
-	writeTable(w, width, table.Row{"probe", "accuracy", "95% interval", "chance", "n", "seed", "verdict"}, rows,
-		"accuracy", "95% interval", "chance", "n", "seed")
-}
-
-// writeGenerations prints what a model wrote below its scores and beside what the
-// corpus says. Prompts lose their beginning and texts their end where they are long.
-func writeGenerations(w io.Writer, generations []runs.Generation, width int) {
-	const label = len("    reference  ")
-	for _, g := range generations {
-		var scores []string
-		for _, name := range slices.Sorted(maps.Keys(g.Scores)) {
-			scores = append(scores, visible(name)+" "+strconv.FormatFloat(g.Scores[name], 'g', 3, 64))
-		}
-		if len(scores) == 0 {
-			scores = []string{"no score"}
-		}
-		fmt.Fprintf(w, "  %s\n", shorten(strings.Join(scores, ", "), width-2))
-		fmt.Fprintf(w, "    prompt     %s\n", shortenLeft(orNothing(visible(g.Prompt)), width-label))
-		fmt.Fprintf(w, "    model      %s\n", shorten(orNothing(visible(g.Text)), width-label))
-		if g.Reference != "" {
-			fmt.Fprintf(w, "    reference  %s\n", shorten(visible(g.Reference), width-label))
-		}
-	}
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "(nothing)"
-	}
-	return s
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +19,11 @@ import (
 	"golang.org/x/term"
 )
 
-// pipeWidth is how wide results are where they do not go to a terminal.
-const pipeWidth = 100
+// unlimited is the width of results that go to no terminal: nothing is cut there.
+const unlimited = math.MaxInt32
+
+// readable is the widest that a paragraph may be.
+const readable = 100
 
 // visible makes text of any origin one printable line: what a model wrote must not
 // move the cursor, colour or clear the terminal, or reorder what stands beside it.
@@ -110,29 +115,59 @@ func resultWidth(w io.Writer) int {
 	if width := columns(w); width > 0 {
 		return width
 	}
-	return pipeWidth
+	return unlimited
 }
 
+// paragraph is text in lines of at most width columns.
+func paragraph(s string, width int) string { return text.WrapSoft(s, min(width, readable)) }
+
 // writeTable prints rows without rules or borders; columns named in right are
-// aligned to the right. Cells must be visible already.
+// aligned to the right. Cells must be visible already. Nothing is cut: the last
+// column wraps where the table would be wider than width.
 func writeTable(w io.Writer, width int, header table.Row, rows []table.Row, right ...string) {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Format.Header = text.FormatDefault
 	style.Box.PaddingLeft, style.Box.PaddingRight = "  ", ""
-	style.Size.WidthMax = width
-	style.Box.UnfinishedRow = "…"
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	t.AppendHeader(header)
 	t.AppendRows(rows)
-	var configs []table.ColumnConfig
-	for _, name := range right {
-		configs = append(configs, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	const narrowest = 16
+	widths := columnWidths(header, rows)
+	last := len(widths) - 1
+	configs := make([]table.ColumnConfig, len(widths))
+	for i := range configs {
+		configs[i].Number = i + 1
+		if slices.Contains(right, fmt.Sprint(header[i])) {
+			configs[i].Align, configs[i].AlignHeader = text.AlignRight, text.AlignRight
+		}
 	}
+	room := width - tableWidth(widths[:last]) - columnGap
+	configs[last].WidthMax, configs[last].WidthMaxEnforcer = max(room, narrowest), text.WrapSoft
 	t.SetColumnConfigs(configs)
 	io.WriteString(w, t.Render()+"\n")
+}
+
+// columnGap stands before every column of a table.
+const columnGap = 2
+
+func columnWidths(header table.Row, rows []table.Row) []int {
+	widths := make([]int, len(header))
+	for _, row := range append([]table.Row{header}, rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], uniseg.StringWidth(fmt.Sprint(cell)))
+		}
+	}
+	return widths
+}
+
+func tableWidth(columns []int) (total int) {
+	for _, width := range columns {
+		total += columnGap + width
+	}
+	return total
 }
 
 // count is a whole number as people read it.

@@ -50,13 +50,16 @@ func TestFromSpecToPage(t *testing.T) {
 		t.Fatalf("run: code %d, %s", r.code, r.stderr)
 	}
 	for _, want := range []string{"FINISHED", "validation loss", "unigram entropy", "shift", "95% interval", "reference",
-		"step-", "weights     sha256 ", "report.html", "file:///", "harness generate "} {
+		"step-", "weights     sha256 ", "report.html", "parameters, ", "bits/byte", "kernels ", "probe samples", "--prompt 'the number"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the summary lacks %q: %s", want, r.stdout)
 		}
 	}
-	if !strings.Contains(r.stderr, "train ") {
-		t.Errorf("no progress: %s", r.stderr)
+	if !strings.Contains(r.stderr, "train mix ") || !strings.Contains(r.stderr, "\ncorpus pages: ") {
+		t.Errorf("no progress, or no line about the corpus: %s", r.stderr)
+	}
+	if got := strings.Count(r.stdout, "report.html"); got != 1 {
+		t.Errorf("the page is named %d times", got)
 	}
 
 	var list []struct {
@@ -64,9 +67,13 @@ func TestFromSpecToPage(t *testing.T) {
 		Step, Steps     int64
 		Loss            float64 `json:"validation_loss_nats"`
 		Tags            []string
+		Parameters      int64
+		Speed           float64 `json:"training_tokens_per_second"`
+		Scores          []struct{ Verdict string }
 	}
 	decode(t, harness(t, store, "ls", "--json"), &list)
-	if len(list) != 1 || list[0].Name != "tiny" || list[0].State != "finished" || list[0].Step != list[0].Steps || list[0].Steps != 79 || list[0].Loss <= 0 {
+	if len(list) != 1 || list[0].Name != "tiny" || list[0].State != "finished" || list[0].Step != list[0].Steps || list[0].Steps != 79 ||
+		list[0].Loss <= 0 || list[0].Parameters != 9784 || list[0].Speed <= 0 || len(list[0].Scores) != 1 || list[0].Scores[0].Verdict == "" {
 		t.Errorf("ls: %+v", list)
 	}
 
@@ -80,13 +87,16 @@ func TestFromSpecToPage(t *testing.T) {
 			Task   string
 			Chance float64
 		}
+		Samples     []struct{ Task, Expected string } `json:"probe_samples"`
 		Generations []struct{ Text string }
 		Artifacts   []struct{ Path string }
 		Report      string
+		Weights     string `json:"weights_sha256"`
 	}
 	decode(t, harness(t, store, "show", "latest", "--json"), &shown)
 	if shown.ID != list[0].ID || len(shown.Attempts) != 1 || shown.Latest["validation/loss"].Value != list[0].Loss || len(shown.Scores) != 1 ||
-		shown.Scores[0].Chance <= 0 || len(shown.Generations) == 0 || len(shown.Artifacts) == 0 || len(shown.Hash) != 64 || shown.Spec == "" {
+		shown.Scores[0].Chance <= 0 || len(shown.Generations) == 0 || len(shown.Artifacts) == 0 || len(shown.Hash) != 64 || shown.Spec == "" ||
+		len(shown.Samples) == 0 || shown.Samples[0].Task != "shift" || shown.Samples[0].Expected == "" || len(shown.Weights) != 64 {
 		t.Errorf("show: %+v", shown)
 	}
 	if r := harness(t, store, "show", "tiny"); r.code != 0 || !strings.Contains(r.stdout, shown.Report) || !strings.Contains(r.stdout, "95% interval") {
@@ -110,14 +120,35 @@ func TestFromSpecToPage(t *testing.T) {
 	if greedy.code != 0 || len(greedy.stdout) < 2 {
 		t.Errorf("generate: code %d, %q %s", greedy.code, greedy.stdout, greedy.stderr)
 	}
+	var generated struct {
+		Step          int64
+		Kernels, Text string
+		TopP          float64 `json:"top_p"`
+	}
+	decode(t, harness(t, store, "generate", "tiny", "--prompt", "the number", "--json", "--temperature", "1", "--top-p", "0.5"), &generated)
+	if generated.Step != 79 || generated.Kernels == "" || generated.Text == "" || generated.TopP != 0.5 {
+		t.Errorf("generate: %+v", generated)
+	}
 	sampled := func(seed string) string {
 		return harness(t, store, "generate", "tiny", "--prompt", "the number", "--temperature", "2", "--seed", seed).stdout
 	}
 	if sampled("1") != sampled("1") || sampled("1") == sampled("2") {
 		t.Error("sampling does not depend on the seed alone")
 	}
+	truncate(t, shown.Artifacts[len(shown.Artifacts)-1].Path)
+	if r := harness(t, store, "generate", "tiny", "--prompt", "the number"); r.code != 0 || !strings.Contains(r.stderr, "skipped a damaged checkpoint") || strings.Contains(r.stdout, "damaged") {
+		t.Errorf("generate from a damaged checkpoint: code %d, %s", r.code, r.stderr)
+	}
 	if r := harness(t, store, "resume", "tiny"); r.code != exitError || !strings.Contains(r.stderr, "finished") {
 		t.Errorf("resume of a finished run: code %d, %s", r.code, r.stderr)
+	}
+}
+
+// truncate cuts a file short.
+func truncate(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Truncate(path, 1000); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -140,7 +171,7 @@ type trigger struct {
 
 func (w *trigger) Write(p []byte) (int, error) {
 	n, err := w.text.Write(p)
-	if bytes.Contains(p, []byte("  loss ")) {
+	if bytes.Contains(p, []byte("  train mix ")) {
 		w.once.Do(w.act)
 	}
 	return n, err
@@ -181,7 +212,8 @@ func TestInterruptAndResume(t *testing.T) {
 func TestDivergedRunHasItsCode(t *testing.T) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
-	r := harness(t, store, "run", writeTiny(t, dir, "hot"), "train.optimizer.lr=1", "train.optimizer.weight_decay=100", "train.optimizer.warmup_steps=0", "budget=100k")
+	r := harness(t, store, "run", writeTiny(t, dir, "hot"), "budget=100k", "train.optimizer.lr=1", "train.optimizer.warmup_steps=0",
+		"train.optimizer.beta1=0.999999", "train.optimizer.beta2=0.1", "train.optimizer.eps=1e-30", "train.optimizer.clip_norm=0")
 	if r.code != exitDiverged || !strings.Contains(r.stdout, "DIVERGED") || !strings.Contains(r.stderr, "harness: run ") {
 		t.Errorf("code %d, %s %s", r.code, r.stdout, r.stderr)
 	}
@@ -252,12 +284,13 @@ func TestDryRun(t *testing.T) {
 
 	var plan struct {
 		Spec    string
-		Hash    string  `json:"spec_sha256"`
-		Seconds float64 `json:"training_seconds"`
-		Budget  int64   `json:"budget_tokens"`
+		Hash    string                       `json:"spec_sha256"`
+		Seconds float64                      `json:"training_seconds"`
+		Budget  int64                        `json:"budget_tokens"`
+		Account struct{ Body, Stored int64 } `json:"parameters"`
 	}
 	decode(t, harness(t, dir, "run", filepath.Join(dir, "dry.yaml"), "--dry-run", "--json", "budget=5s"), &plan)
-	if plan.Seconds != 5 || plan.Budget <= 0 || len(plan.Hash) != 64 {
+	if plan.Seconds != 5 || plan.Budget <= 0 || len(plan.Hash) != 64 || plan.Account.Body != 4984 || plan.Account.Stored != 9784 {
 		t.Errorf("%+v", plan)
 	}
 	// The resolved spec is a spec, and means the same.

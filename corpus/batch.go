@@ -20,58 +20,35 @@ func newBatch(sequence, windows int) Batch {
 	}
 }
 
-// Validation packs validation documents of one source, or of all sources in
-// proportion to their size for the name "", into batches of windows * sequence
-// tokens: at most maxTokens tokens, the same each time and for every seed. What is
-// left of the last batch holds PAD without targets.
+// Validation packs validation documents of one source into batches of windows *
+// sequence tokens: at most maxTokens tokens, the same each time and for every seed.
+// What is left of the last batch holds PAD without targets.
 func (c *Corpus) Validation(source string, sequence, windows, maxTokens int) ([]Batch, error) {
 	if sequence < 1 || windows < 1 || maxTokens < 1 {
 		return nil, fmt.Errorf("validation batches: sequence %d, windows %d and tokens %d must be positive", sequence, windows, maxTokens)
 	}
-	type part struct {
-		*reader
-		tokens int
+	i, err := c.sourceIndex(source)
+	if err != nil {
+		return nil, fmt.Errorf("validation batches: %w", err)
 	}
-	var parts []part
-	total := 0
-	if source == "" {
-		_, all := c.Manifest.tokens()
-		for i := range c.Manifest.Sources {
-			r := c.validationReader(i)
-			share := int(float64(r.shard.length()) * min(1, float64(maxTokens)/float64(all)))
-			parts = append(parts, part{r, share})
-			total += share
-		}
-	} else {
-		i, err := c.sourceIndex(source)
-		if err != nil {
-			return nil, fmt.Errorf("validation batches: %w", err)
-		}
-		r := c.validationReader(i)
-		total = int(min(int64(maxTokens), r.shard.length()))
-		parts = append(parts, part{r, total})
-	}
-	if total == 0 {
+	r := c.validationReader(i)
+	left := int(min(int64(maxTokens), r.shard.length()))
+	if left == 0 {
 		return nil, fmt.Errorf("validation batches: source %q has no validation text", source)
 	}
 	size := sequence * windows
-	batches := make([]Batch, (total+size-1)/size)
+	batches := make([]Batch, (left+size-1)/size)
 	for i := range batches {
 		b := newBatch(sequence, windows)
-		for lo := 0; lo < size; {
-			room := sequence - lo%sequence // a segment ends with its window
-			for len(parts) > 0 && parts[0].tokens == 0 {
-				parts = parts[1:]
+		for lo := 0; lo < size; lo += sequence { // a segment ends with its window
+			n := min(sequence, left)
+			if n > 0 {
+				r.fill(&b, lo, lo+n)
+				left -= n
 			}
-			if len(parts) == 0 {
-				b.pad(lo, lo+room)
-				lo += room
-				continue
+			if n < sequence {
+				b.pad(lo+n, lo+sequence)
 			}
-			n := min(room, parts[0].tokens)
-			parts[0].fill(&b, lo, lo+n)
-			parts[0].tokens -= n
-			lo += n
 		}
 		batches[i] = b
 	}

@@ -114,7 +114,7 @@ func emptiness(m *Manifest, sources []*source, share float64) error {
 	case trainDocs == 0:
 		return fmt.Errorf("corpus is empty: all %d documents fell on the validation side (validation_share %v); add documents", validationDocs, share)
 	case validationDocs == 0:
-		return fmt.Errorf("corpus has no validation document: all %d documents fell on the training side (validation_share %v); add documents or raise the share", trainDocs, share)
+		return fmt.Errorf("corpus has no validation document: all %d documents fell on the training side (validation_share %v); add documents, raise the share, or cut a text file into documents with separator", trainDocs, share)
 	}
 	return nil
 }

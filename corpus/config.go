@@ -49,19 +49,20 @@ type TokenizerConfig struct {
 
 // Source is one body of text.
 type Source struct {
-	Name     string     `yaml:"name" required:"true" doc:"name in mixtures, metrics and tables"`
-	Kind     SourceKind `yaml:"kind" required:"true" doc:"how it is read"`
-	Path     string     `yaml:"path" doc:"file, glob or directory; relative to the spec file; not for gotree"`
-	Include  []string   `yaml:"include" doc:"tree, gotree: globs to keep, ** crosses directories; all files by default"`
-	Exclude  []string   `yaml:"exclude" doc:"tree, gotree: globs to leave out"`
-	Field    string     `yaml:"field" default:"text" doc:"jsonl: the field that holds the document"`
-	MaxBytes int64      `yaml:"max_bytes" default:"0" unit:"bytes" range:"[0,1e15]" doc:"stop after this much text; 0 reads all"`
+	Name      string     `yaml:"name" required:"true" doc:"name in mixtures, metrics and tables"`
+	Kind      SourceKind `yaml:"kind" required:"true" doc:"how it is read: gotree (the Go toolchain's own source), tree (a directory with globs, a document per file), text (files), jsonl (a field of every line; .zst and .gz too)"`
+	Path      string     `yaml:"path" doc:"file, glob or directory; relative to the spec file; not for gotree"`
+	Include   []string   `yaml:"include" doc:"tree, gotree: globs to keep, ** crosses directories; all files by default"`
+	Exclude   []string   `yaml:"exclude" doc:"tree, gotree: globs to leave out"`
+	Separator string     `yaml:"separator" doc:"text: cut every file into documents behind each of these, such as a blank line, \"\\n\\n\"; empty: one document per file"`
+	Field     string     `yaml:"field" default:"text" doc:"jsonl: the field that holds the document"`
+	MaxBytes  int64      `yaml:"max_bytes" default:"0" unit:"bytes" range:"[0,1e15]" doc:"stop after this much text; 0 reads all"`
 }
 
 // Task is one synthetic task. Loss falls on the answers only.
 type Task struct {
 	Name     string   `yaml:"name" required:"true" doc:"name in mixtures, metrics and tables"`
-	Kind     TaskKind `yaml:"kind" required:"true" doc:"which task"`
+	Kind     TaskKind `yaml:"kind" required:"true" doc:"what is asked: induct (pairs, then a key: its value), before (the word before a marker), shift (the words before a marker again, fixed length), copy (the same, varying length), add (two-digit sums)"`
 	Min      int      `yaml:"min" default:"0" range:"[0,4096]" doc:"smallest length (induct: pairs; others: words); 0 means the kind's default, or max if that is smaller"`
 	Max      int      `yaml:"max" default:"0" range:"[0,4096]" doc:"largest length; 0 means the kind's default, or min if that is larger"`
 	Queries  int      `yaml:"queries" default:"1" range:"[1,64]" doc:"induct: how many keys are asked per document"`

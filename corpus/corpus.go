@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -80,6 +81,37 @@ func Open(ctx context.Context, cfg Config, dir, cacheDir string, progress Progre
 		c.tasks = append(c.tasks, made)
 	}
 	return c, nil
+}
+
+// Preview finds the files of every source and reads its first document: what a
+// corpus would stumble over at once. Nothing is written.
+func Preview(ctx context.Context, cfg Config, dir string) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Tokenizer.File != "" {
+		if _, err := Load(inDir(dir, cfg.Tokenizer.File)); err != nil {
+			return err
+		}
+	}
+	for _, s := range cfg.Sources {
+		src, err := list(ctx, s, dir)
+		if err != nil {
+			return err
+		}
+		read := false
+		for _, err := range src.documents(ctx) {
+			if err != nil {
+				return err
+			}
+			read = true
+			break
+		}
+		if !read {
+			return fmt.Errorf("source %q holds no text in its %d files", s.Name, len(src.files))
+		}
+	}
+	return nil
 }
 
 // openOrBuild fills c.shards.
@@ -149,6 +181,11 @@ func (c *Corpus) Hash() string { return c.Manifest.Hash }
 // once per document. The caller must not change it.
 func (c *Corpus) Counts() []int64 { return c.Manifest.Counts }
 
+// Trains reports whether any phase has the named source or task in its mixture.
+func (c *Corpus) Trains(name string) bool {
+	return slices.ContainsFunc(c.phases(), func(p Phase) bool { return p.Weights[name] > 0 })
+}
+
 // InMixture reports whether the mixture of the first step steps, of a run of steps,
 // holds the named source or task.
 func (c *Corpus) InMixture(name string, step, steps int64) bool {
@@ -157,13 +194,13 @@ func (c *Corpus) InMixture(name string, step, steps int64) bool {
 		if begins < step && p.Weights[name] > 0 {
 			return true
 		}
-		begins = p.endStep(steps)
+		begins = p.EndStep(steps)
 	}
 	return false
 }
 
-// endStep is the first step after the phase, of a run of steps steps.
-func (p Phase) endStep(steps int64) int64 { return int64(math.Round(p.Until * float64(steps))) }
+// EndStep is the number of steps, of a run of steps, after which the phase is over.
+func (p Phase) EndStep(steps int64) int64 { return int64(math.Round(p.Until * float64(steps))) }
 
 // phases is the curriculum; without one, all sources share in proportion to their
 // training tokens.

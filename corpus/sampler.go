@@ -53,12 +53,12 @@ func (c *Corpus) Sampler(seed int64, sequence, windows int, steps int64) (*Sampl
 		taken:  make([]int64, len(c.Manifest.Sources)+1),
 	}
 	for i, t := range c.tasks {
-		if _, largest := t.extent(); c.InMixture(t.Name, steps, steps) && largest > sequence {
+		if _, largest := t.extent(); c.Trains(t.Name) && largest > sequence {
 			return nil, fmt.Errorf("sampler: documents of task %q have up to %d tokens, more than the %d of a window", c.tasks[i].Name, largest, sequence)
 		}
 	}
 	for i, summary := range c.Manifest.Sources {
-		if c.InMixture(summary.Name, steps, steps) && summary.Train.Documents == 0 {
+		if c.Trains(summary.Name) && summary.Train.Documents == 0 {
 			return nil, fmt.Errorf("sampler: source %q is in the mixture but has no training document", summary.Name)
 		}
 		s.readers = append(s.readers, c.trainingReader(i, seed, sequence))
@@ -102,7 +102,7 @@ func (c *Corpus) inSteps(p Phase, steps int64) samplerPhase {
 		mean, _ := c.tasks[i-sources].extent()
 		documents[i-sources] = w / mean
 	}
-	out := samplerPhase{end: p.endStep(steps), shares: wholeShares(entries), tasks: wholeShares(documents)}
+	out := samplerPhase{end: p.EndStep(steps), shares: wholeShares(entries), tasks: wholeShares(documents)}
 	for _, share := range out.shares {
 		out.sum += share
 	}

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -114,6 +115,16 @@ func (s *source) read(ctx context.Context, f sourceFile, take func([]byte) bool)
 	}
 	if len(doc) > maxDocument {
 		return false, fmt.Errorf("%s is larger than %d MB, too large for one document: split it, or make it JSONL", f.Path, maxDocument>>20)
+	}
+	for s.Separator != "" {
+		i := bytes.Index(doc, []byte(s.Separator))
+		if i < 0 {
+			break
+		}
+		if i > 0 && !take(doc[:i+len(s.Separator)]) {
+			return false, nil
+		}
+		doc = doc[i+len(s.Separator):]
 	}
 	return take(doc), nil
 }

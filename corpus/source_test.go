@@ -203,3 +203,43 @@ func TestReadingStopsWithContext(t *testing.T) {
 		t.Errorf("%d documents after the end", read-3)
 	}
 }
+
+func TestSeparatorCutsAFileIntoDocuments(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "book.txt")
+	if err := os.WriteFile(path, []byte("one\n\ntwo\nstill two\n\n\n\nthree"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := list(context.Background(), Source{Name: "book", Kind: Text, Path: path, Separator: "\n\n"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs []string
+	for doc, err := range s.documents(context.Background()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, string(doc))
+	}
+	if want := []string{"one\n\n", "two\nstill two\n\n", "three"}; !slices.Equal(docs, want) {
+		t.Errorf("documents %q, want %q", docs, want)
+	}
+}
+
+func TestPreviewFindsWhatARunWouldStumbleOver(t *testing.T) {
+	cfg, dir := twoSources(t)
+	if err := Preview(context.Background(), cfg, dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"missing file":  func(c *Config) { c.Sources[0].Path = "nowhere.jsonl" },
+		"missing field": func(c *Config) { c.Sources[0].Field = "body" },
+		"no match":      func(c *Config) { c.Sources[1].Include = []string{"*.none"} },
+	} {
+		cfg, dir := twoSources(t)
+		change(&cfg)
+		if err := Preview(context.Background(), cfg, dir); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one line", name, err)
+		}
+	}
+}

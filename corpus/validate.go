@@ -70,6 +70,8 @@ func (s Source) validate() error {
 		return fmt.Errorf("path is missing")
 	case (s.Kind == Text || s.Kind == JSONL) && len(globs) > 0:
 		return fmt.Errorf("include and exclude have no meaning for %s; path may be a glob", s.Kind)
+	case s.Kind != Text && s.Separator != "":
+		return fmt.Errorf("separator has no meaning for %s", s.Kind)
 	case s.Kind == JSONL && s.Field == "":
 		return fmt.Errorf("field is missing")
 	case s.MaxBytes < 0:

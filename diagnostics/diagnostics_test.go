@@ -47,3 +47,31 @@ func TestBranchSharesFindADeadBranch(t *testing.T) {
 		}
 	}
 }
+
+// By hand: embeddings of +-1 (rms 1), documents of one token, values and readout of
+// attention the identity and half of it. The mixer adds half of a stream of rms 1,
+// which leaves 1.5: a share of a third. The MLP's matrices are zero.
+func TestBranchSharesByHand(t *testing.T) {
+	const d = 8
+	m := nn.New(nn.Config{DModel: d, Layers: []nn.Mixer{nn.SWA}, DFF: 12, Activation: nn.ReLU2, Heads: 1, HeadWidth: d, StateWidth: 4, Window: 4, RopeBase: 100}, 5, amx.Reference())
+	l := m.Layers[0]
+	for i := range d {
+		l.MixNorm.Data[i], l.FFNNorm.Data[i], m.FinalNorm.Data[i] = 1, 1, 1
+		l.In.Data[i*3*d+2*d+i] = 1 // columns q | k | v
+		l.Out.Data[i*d+i] = 0.5
+	}
+	for i := range m.Embedding.Data {
+		m.Embedding.Data[i] = float32(1 / math.Sqrt(d)) // inputs are multiplied by sqrt(D)
+		if i%3 == 0 {
+			m.Embedding.Data[i] *= -1
+		}
+	}
+	b := nn.Batch{Tokens: []int32{1, 4, 2}, Targets: []int32{-1, -1, -1}, Starts: []int32{0, 1, 2}}
+	a := nn.NewActivations(m, 3, true)
+	m.Forward(a, b)
+	for i, want := range []float64{1.0 / 3, 0} {
+		if got := BranchShares(m, a)[i]; math.Abs(got.Share-want) > 1e-5 {
+			t.Errorf("%s: %.6f, by hand %.6f", got.Name, got.Share, want)
+		}
+	}
+}

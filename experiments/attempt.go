@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 // Names of metrics that are looked up again.
 const (
 	validationLoss = "validation/loss"
+	bitsPerByte    = "validation/bits_per_byte"
 	branchShare    = "branch_share/" // and a branch's name
 )
 
@@ -31,8 +34,10 @@ type Outcome struct {
 	Steps       int64
 	Tokens      int64
 	Validation  float64 // nats, exact full softmax; NaN if never measured
+	BitsPerByte float64 // of the validation text: comparable across vocabularies; NaN if never measured
 	Unigram     float64 // nats, of the same validation targets
 	Scores      []probes.Result
+	Samples     []Sample // the first prompts of every probe
 	Generations []runs.Generation
 	Checkpoint  string  // path of the newest checkpoint; "" if none
 	Weights     string  // SHA-256 of the model's parameters
@@ -55,17 +60,21 @@ type attempt struct {
 	windowTime time.Duration // spent in training steps
 	trained    time.Duration
 	firstStep  int64
+	phase      int // of the curriculum, from 0
 }
 
 // attempt runs t to the end of its budget, or until something ends it.
 func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note string) (*Outcome, error) {
 	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step, window: make([]nn.Loss, len(w.corpus.Mixture)),
-		out: &Outcome{Validation: math.NaN(), State: runs.Failed}}
+		out: &Outcome{Validation: math.NaN(), BitsPerByte: math.NaN(), State: runs.Failed}}
 	var err error
 	if a.eval, err = newEvaluator(t); err != nil {
 		return nil, err
 	}
 	a.out.Unigram = a.eval.Unigram
+	if got, want := len(a.eval.prompts), w.spec.Probes.Generations; got < want {
+		w.options.note(fmt.Sprintf("%d of the %d generations asked for: no more held-out documents are longer than probes.prompt_tokens (%d)", got, want, w.spec.Probes.PromptTokens))
+	}
 	core := -1
 	if !w.core.Oversubscribed {
 		core = w.core.ID
@@ -95,6 +104,7 @@ func (a *attempt) begin(note string) {
 	r := a.rec
 	r.Define(a.lossName(), "nats", "lower")
 	r.Define(validationLoss, "nats", "lower")
+	r.Define(bitsPerByte, "bits/byte", "lower")
 	r.Define("validation/unigram", "nats", "")
 	r.Define("throughput", "tokens/s", "higher")
 	r.Define("learning_rate", "", "")
@@ -127,11 +137,12 @@ func (a *attempt) train(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return a.interrupt(ctx)
 		}
+		a.enterPhase()
 		start := time.Now()
 		r := a.t.advance(a.window)
 		a.windowTime += time.Since(start)
 		if !r.finite() {
-			return a.diverge(r)
+			return a.diverge(r, "loss or gradient is not finite at")
 		}
 		a.windowNorm += r.gradientNorm
 		a.windowStep++
@@ -150,6 +161,9 @@ func (a *attempt) train(ctx context.Context) error {
 			}
 		}
 		if plan.checkpoint(a.t.step) {
+			if !a.t.sound() {
+				return a.diverge(r, "a parameter or moment is not finite after")
+			}
 			if err := a.checkpoint(ctx); err != nil {
 				return err
 			}
@@ -161,15 +175,31 @@ func (a *attempt) train(ctx context.Context) error {
 	return nil
 }
 
-// catchUp does what was due after the step that the attempt starts from, if an
-// interrupt came before it.
+// enterPhase notes where a phase of the curriculum begins.
+func (a *attempt) enterPhase() {
+	phases := a.spec.Corpus.Phases
+	for i := a.phase + 1; i < len(phases) && phases[i-1].EndStep(a.t.total) <= a.t.step; i++ {
+		a.phase = i
+		if phases[i-1].EndStep(a.t.total) == a.t.step {
+			var weights []string
+			for _, name := range slices.Sorted(maps.Keys(phases[i].Weights)) {
+				weights = append(weights, fmt.Sprintf("%s %g", name, phases[i].Weights[name]))
+			}
+			a.rec.Event(a.t.step, "phase", fmt.Sprintf("phase %d of %d: %s", i+1, len(phases), strings.Join(weights, ", ")))
+		}
+	}
+}
+
+// catchUp does what was due after the step that the attempt starts from, if it is
+// not done yet: a new run has not been validated, and an interrupt may have come
+// between a step and its evaluation.
 func (a *attempt) catchUp(ctx context.Context, plan schedule) error {
-	if a.t.step == 0 {
-		return nil
+	if err := a.rec.Flush(ctx); err != nil {
+		return nil // the store cannot say what it holds; training must not wait for it
 	}
 	series, err := a.store.Series(ctx, a.run.ID)
 	if err != nil {
-		return err
+		return nil
 	}
 	var validated, probed bool
 	for _, s := range series {
@@ -185,7 +215,7 @@ func (a *attempt) catchUp(ctx context.Context, plan schedule) error {
 			return err
 		}
 	}
-	if plan.probe(a.t.step) && !probed {
+	if plan.probe(a.t.step) && !probed && a.t.step > 0 {
 		return a.probe(ctx)
 	}
 	return nil
@@ -199,7 +229,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.out.Validation = whole.Mean()
+		a.out.Validation, a.out.BitsPerByte = whole.Mean(), a.eval.bitsPerByte(whole)
 		if err := a.ask(ctx); err != nil {
 			return err
 		}
@@ -220,7 +250,10 @@ func (a *attempt) orInterrupt(ctx context.Context, err error) error {
 
 // interrupt writes a checkpoint and ends the run as interrupted.
 func (a *attempt) interrupt(ctx context.Context) error {
-	if a.t.step > a.firstStep {
+	if a.windowStep > 0 {
+		a.record(a.spec.Train.Optimizer.LearningRate(a.t.step-1, float64(a.t.step-1)/float64(a.t.total)))
+	}
+	if a.t.step > a.firstStep && a.t.sound() {
 		if err := a.checkpoint(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("interrupted, and could not write a checkpoint: %w", err)
 		}
@@ -230,14 +263,17 @@ func (a *attempt) interrupt(ctx context.Context) error {
 	return a.weights()
 }
 
-// diverge ends the run at a step that gave no finite loss. The step has changed
-// nothing, and the checkpoints before it stay.
-func (a *attempt) diverge(r stepResult) error {
-	step, tokens := a.t.step+1, a.t.tokens()+int64(a.spec.Train.StepTokens)
+// diverge ends the run at a step whose result is not finite, or cannot be kept.
+// The checkpoints before it stay.
+func (a *attempt) diverge(r stepResult, why string) error {
+	step, tokens := a.t.step, a.t.tokens()
+	if !r.finite() { // the step was not applied, nor counted
+		step, tokens = step+1, tokens+int64(a.spec.Train.StepTokens)
+	}
 	a.rec.Metric(a.lossName(), step, tokens, r.loss.Mean())
 	a.rec.Metric("gradient_norm", step, tokens, r.gradientNorm)
 	a.out.State = runs.Diverged
-	a.out.Message = fmt.Sprintf("loss %g, gradient norm %g at step %d of %d: not finite", r.loss.Mean(), r.gradientNorm, step, a.t.total)
+	a.out.Message = fmt.Sprintf("%s step %d of %d (loss %g, gradient norm %g)", why, step, a.t.total, r.loss.Mean(), r.gradientNorm)
 	a.rec.Event(step, "diverged", a.out.Message)
 	return a.weights()
 }
@@ -271,7 +307,7 @@ func (a *attempt) tell(r stepResult, stepTime time.Duration) {
 		return
 	}
 	perStep := (a.trained + a.windowTime).Seconds() / float64(a.t.step-a.firstStep)
-	a.options.Observe(Update{Stage: "train", Done: a.t.step, Total: a.t.total, Run: a.run.ID, Tokens: a.t.tokens(), Loss: r.loss.Mean(),
+	a.options.Observe(Update{Stage: StageTrain, Done: a.t.step, Total: a.t.total, Run: a.run.ID, Phase: a.phase + 1, Phases: max(1, len(a.spec.Corpus.Phases)), Tokens: a.t.tokens(), Loss: r.loss.Mean(),
 		Validation: a.out.Validation, TokensPerSecond: float64(a.spec.Train.StepTokens) / stepTime.Seconds(),
 		Left: time.Duration(float64(a.t.total-a.t.step) * perStep * float64(time.Second))})
 }
@@ -281,9 +317,10 @@ func (a *attempt) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.out.Validation = whole.Mean()
+	a.out.Validation, a.out.BitsPerByte = whole.Mean(), a.eval.bitsPerByte(whole)
 	step, tokens := a.t.step, a.t.tokens()
 	a.rec.Metric(validationLoss, step, tokens, whole.Mean())
+	a.rec.Metric(bitsPerByte, step, tokens, a.out.BitsPerByte)
 	a.rec.Metric("validation/unigram", step, tokens, a.eval.Unigram)
 	if len(bySource) > 1 {
 		for _, v := range a.eval.validation {
@@ -303,7 +340,7 @@ func (a *attempt) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.out.Scores, a.out.Generations = results, append(a.sampleText(results), a.generationText(generations)...)
+	a.out.Scores, a.out.Samples, a.out.Generations = results, a.sampleText(results), a.generationText(generations)
 	for i := range a.out.Generations {
 		g := &a.out.Generations[i]
 		g.Step, g.Tokens, g.Index = a.t.step, a.t.tokens(), i
@@ -324,6 +361,9 @@ func (a *attempt) probe(ctx context.Context) error {
 	}
 	for _, g := range a.out.Generations {
 		a.rec.Generation(g)
+	}
+	if len(a.out.Samples) > 0 {
+		a.rec.Table(runs.Table{Step: step, Name: "probe samples", Columns: []string{"task", "prompt", "answer", "expected", "right"}, Rows: sampleRows(a.out.Samples)})
 	}
 	gains, branches := a.eval.inside()
 	a.rec.Table(runs.Table{Step: step, Name: "norm gains", Columns: []string{"gain", "participation", "of", "rms"}, Rows: participationRows(gains)})

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"harness/amx"
+	"harness/corpus"
 	"harness/nn"
 	"harness/nn/optim"
 )
@@ -53,6 +54,7 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	if err != nil {
 		return 0, "", err
 	}
+	t.step = t.total // the evaluation of a run that has trained on everything
 	start = time.Now()
 	if _, _, err := e.validate(ctx); err != nil {
 		return 0, "", err
@@ -75,16 +77,21 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 			w.spec.Budget.Wall, evaluation)
 	}
 	tokens := total * int64(w.spec.Train.StepTokens)
-	note = fmt.Sprintf("calibrated over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s; %s are %s tokens",
-		steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, w.spec.Budget.Wall, humanize.Comma(tokens))
+	alone := ""
+	if w.core.Oversubscribed {
+		alone = " on a core shared with other runs"
+	}
+	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s; %s are %s tokens",
+		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, w.spec.Budget.Wall, humanize.Comma(tokens))
 	w.options.note(note)
 	return total, note, nil
 }
 
-// Plan is what a run would be, without its corpus: for --dry-run.
+// Plan is what a run would be, without building its corpus: for --dry-run.
 type Plan struct {
-	Spec            string     // resolved YAML
-	Hash            string     // of the spec
+	Spec            string // resolved YAML
+	Hash            string // of the spec
+	Account         nn.Account
 	Accounting      [][]string // part, parameters, meaning
 	Kernels         string
 	TrainFLOP       float64       // floating-point operations of one training token
@@ -94,9 +101,13 @@ type Plan struct {
 	StateBytes      int64         // parameters, gradients and moments
 }
 
-// DryRun measures a few steps of the spec's model on random tokens. It reads no
-// corpus, so the vocabulary is the one asked for.
+// DryRun looks whether the sources can be read and measures a few steps of the
+// spec's model on random tokens. It builds no corpus, so the vocabulary is the one
+// asked for.
 func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
+	if err := corpus.Preview(ctx, spec.Corpus, ""); err != nil {
+		return nil, err
+	}
 	k, err := amx.Select(spec.Train.Kernels)
 	if err != nil {
 		return nil, err
@@ -104,9 +115,9 @@ func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 	vocab := spec.Corpus.Tokenizer.Vocab
 	m := nn.New(spec.Model, vocab, k)
 	p := &Plan{Spec: spec.YAML(), Hash: spec.Hash(), Kernels: k.Name, TrainFLOP: m.TrainFLOP(spec.Train.Loss)}
-	account := m.Account(spec.Train.Loss)
-	p.Accounting = accountRows(account, spec)
-	p.StateBytes = 16 * int64(account.Stored)
+	p.Account = m.Account(spec.Train.Loss)
+	p.Accounting = accountRows(p.Account, spec)
+	p.StateBytes = 16 * int64(p.Account.Stored)
 	if p.TokensPerSecond, err = randomSpeed(ctx, spec, m); err != nil {
 		return nil, err
 	}

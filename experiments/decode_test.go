@@ -57,7 +57,7 @@ func TestErrorsOfASpec(t *testing.T) {
 		{"missing at the top", "seed: 1\n" + minimal[strings.Index(minimal, "corpus"):],
 			"exp.yaml:1: required key \"name\" is missing (short name of the run)\n" +
 				`exp.yaml:1: required key "budget" is missing (how long to train: tokens (259M, 4.91B) or wall clock (90s, 9h))`},
-		{"missing in a list", minimal + "    - name: b\n", `exp.yaml:7: corpus.sources[1]: required key "kind" is missing (how it is read)`},
+		{"missing in a list", minimal + "    - name: b\n", `exp.yaml:7: corpus.sources[1]: required key "kind" is missing (how it is read: gotree (the Go toolchain's own source), tree (a directory with globs, a document per file), text (files), jsonl (a field of every line; .zst and .gz too))`},
 		{"required but empty", minimal + "  phases:\n    - until: 1\n      weights:\n",
 			`exp.yaml:8: corpus.phases[0]: required key "weights" is missing (share of tokens by source or task name; need not add up to 1)`},
 

@@ -20,6 +20,7 @@ type evaluator struct {
 	validation []sourceValidation
 	prompts    [][]int32 // openings of validation documents, for generations
 	Unigram    float64   // nats: the unigram entropy of the validation targets
+	bytes      int64     // of text that the validation targets stand for
 }
 
 type sourceValidation struct {
@@ -50,11 +51,15 @@ func newEvaluator(t *trainer) (*evaluator, error) {
 		v := sourceValidation{name: s.Name}
 		for _, b := range batches {
 			v.batches = append(v.batches, nn.Batch{Tokens: b.Tokens, Targets: b.Targets, Starts: b.Starts})
+			for _, id := range b.Targets {
+				if id >= 0 {
+					e.bytes += int64(len(t.corpus.Tokenizer.Decode([]int32{id})))
+				}
+			}
 		}
 		e.validation = append(e.validation, v)
 		all = append(all, batches...)
-		length := p.PromptTokens + p.NewTokens
-		documents, err := t.corpus.Documents(s.Name, max(1, int(math.Round(share*float64(p.Generations)))), length, length)
+		documents, err := t.corpus.Documents(s.Name, max(1, int(math.Round(share*float64(p.Generations)))), p.PromptTokens+1, p.PromptTokens+p.NewTokens)
 		if err != nil {
 			return nil, err
 		}
@@ -63,6 +68,11 @@ func newEvaluator(t *trainer) (*evaluator, error) {
 	e.prompts = e.prompts[:min(p.Generations, len(e.prompts))]
 	e.Unigram = t.corpus.UnigramEntropy(all)
 	return e, nil
+}
+
+// bitsPerByte is a validation loss per byte of text instead of per token.
+func (e *evaluator) bitsPerByte(l nn.Loss) float64 {
+	return l.Sum / math.Ln2 / float64(e.bytes)
 }
 
 // model is the trained model as it would be exported now.

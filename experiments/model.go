@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"harness/amx"
@@ -22,7 +23,9 @@ import (
 type Trained struct {
 	Run        runs.Run
 	Checkpoint string
-	Step       string
+	Skipped    []error // newer checkpoints that are damaged
+	Step       int64
+	Kernels    string
 	Model      *nn.Model
 	Tokenizer  *corpus.Tokenizer
 }
@@ -47,7 +50,7 @@ func LoadTrained(ctx context.Context, store, ref, kernels string) (_ *Trained, e
 	if t.Tokenizer, err = corpus.Load(filepath.Join(s.RunDir(run.ID), tokenizerFile)); err != nil {
 		return nil, err
 	}
-	if t.Checkpoint, _, err = checkpoint.Latest(checkpointDir(s, run.ID)); err != nil {
+	if t.Checkpoint, t.Skipped, err = checkpoint.Latest(checkpointDir(s, run.ID)); err != nil {
 		return nil, fmt.Errorf("run %s (%s): %w", run.Name, run.ID, err)
 	}
 	f, err := checkpoint.Read(t.Checkpoint)
@@ -61,7 +64,10 @@ func LoadTrained(ctx context.Context, store, ref, kernels string) (_ *Trained, e
 	if err != nil {
 		return nil, fmt.Errorf("%w; --kernels chooses another set", err)
 	}
-	t.Step = f.Meta[metaStep]
+	t.Kernels = k.Name
+	if t.Step, err = strconv.ParseInt(f.Meta[metaStep], 10, 64); err != nil {
+		return nil, fmt.Errorf("%s: step %q", f.Path, f.Meta[metaStep])
+	}
 	t.Model = nn.New(spec.Model, t.Tokenizer.Vocab(), k)
 	opt := optim.New(spec.Train.Optimizer, t.Model)
 	if err := restoreState(t.Model, opt, f); err != nil {

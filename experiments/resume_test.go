@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
 	// interrupt therefore cuts off.
 	const at = 72
 	out, err := Run(ctx, load(t, path), Options{Store: dir, Observe: func(u Update) {
-		if u.Stage == "train" && u.Done == at {
+		if u.Stage == StageTrain && u.Done == at {
 			cancel()
 		}
 	}})
@@ -53,6 +54,8 @@ func TestInterruptThenResumeEqualsAnUndisturbedRun(t *testing.T) {
 	}
 }
 
+// compareMetrics fails unless both runs have the same points of every metric that
+// the machine's speed does not enter.
 func compareMetrics(t *testing.T, dirA, idA, dirB, idB string) {
 	t.Helper()
 	read := func(dir, id string) map[string][]float64 {
@@ -86,6 +89,7 @@ func compareMetrics(t *testing.T, dirA, idA, dirB, idB string) {
 	}
 }
 
+// TestMain lets the test binary be a run that can be killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HARNESS_TEST_RUN_SPEC"); path != "" {
 		os.Exit(childRun(path, os.Getenv("HARNESS_TEST_RUN_STORE"), os.Getenv("HARNESS_TEST_RUN_REF")))
@@ -93,9 +97,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// childRun runs, or resumes, telling its parent of every step on standard output.
 func childRun(path, store, ref string) int {
 	o := Options{Store: store, Observe: func(u Update) {
-		if u.Stage == "train" {
+		if u.Stage == StageTrain {
 			fmt.Println("step", u.Done)
 		}
 	}}
@@ -115,10 +120,13 @@ func childRun(path, store, ref string) int {
 	return 0
 }
 
-func killAt(t *testing.T, path, store, ref string, step int, delay time.Duration) {
+// startChild starts a child that runs the spec at path, or resumes ref, and returns
+// once the child has told of the given step, or has ended.
+func startChild(t *testing.T, path, store, ref string, step int, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HARNESS_TEST_RUN_SPEC="+path, "HARNESS_TEST_RUN_STORE="+store, "HARNESS_TEST_RUN_REF="+ref)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -134,11 +142,25 @@ func killAt(t *testing.T, path, store, ref string, step int, delay time.Duration
 			break
 		}
 	}
-	time.Sleep(delay)
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	return cmd
+}
+
+// kill ends a child with SIGKILL, if it has not ended by itself.
+func kill(t *testing.T, child *exec.Cmd) {
+	t.Helper()
+	if err := child.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
-	cmd.Wait()
+	child.Wait()
+}
+
+// killAt starts a child and kills it once it has told of the given step, after a
+// further delay.
+func killAt(t *testing.T, path, store, ref string, step int, delay time.Duration) {
+	t.Helper()
+	child := startChild(t, path, store, ref, step)
+	time.Sleep(delay)
+	kill(t, child)
 }
 
 func TestKilledAtRandomStepsAndResumedEqualsAnUndisturbedRun(t *testing.T) {
@@ -153,7 +175,9 @@ func TestKilledAtRandomStepsAndResumedEqualsAnUndisturbedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := run(t, load(t, path), t.TempDir())
-	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("kills are drawn from seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
 	ref, step := "", 0
 	for range 6 {
 		step += 1 + rng.IntN(25)
@@ -240,8 +264,8 @@ func TestTruncatedCheckpointFallsBackToTheOneBefore(t *testing.T) {
 	}
 	var notes []string
 	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir, Observe: func(u Update) {
-		if strings.HasPrefix(u.Stage, "note: ") {
-			notes = append(notes, u.Stage)
+		if u.Note != "" {
+			notes = append(notes, u.Note)
 		}
 	}})
 	if err != nil {
@@ -252,5 +276,152 @@ func TestTruncatedCheckpointFallsBackToTheOneBefore(t *testing.T) {
 	}
 	if again.Weights != want.Weights {
 		t.Error("resumed weights differ from an undisturbed run's")
+	}
+}
+
+func TestResumeRefusesWhereEveryCheckpointIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, tinySpec(t, "")), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 72 {
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(out.Checkpoint), "*.safetensors"))
+	for _, path := range files {
+		if err := os.Truncate(path, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err == nil || !strings.Contains(err.Error(), "all 3 checkpoints") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out.Checkpoint), "*.safetensors")); len(left) != len(files) {
+		t.Errorf("%d of %d damaged files left", len(left), len(files))
+	}
+}
+
+// interruptAt runs the spec until after the given step.
+func interruptAt(t *testing.T, spec *Spec, store string, step int64) *Outcome {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, spec, Options{Store: store, Observe: func(u Update) {
+		if u.Stage == StageTrain && u.Done == step {
+			cancel()
+		}
+	}})
+	if err != nil || out.State != runs.Interrupted || out.Steps != step {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	return out
+}
+
+// refuses fails unless a resume ends in one line that says so, without a new attempt
+// or step.
+func refuses(t *testing.T, store string, interrupted *Outcome, says string) {
+	t.Helper()
+	_, err := Resume(context.Background(), interrupted.Run.ID, Options{Store: store, Observe: func(u Update) {
+		if u.Stage == StageTrain {
+			t.Errorf("trained to step %d", u.Done)
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one line that says %q", err, says)
+	}
+	run, err := find(context.Background(), store, interrupted.Run.ID)
+	if err != nil || len(run.Attempts) != 1 || run.State != runs.Interrupted {
+		t.Errorf("the run has %d attempts and is %s, %v", len(run.Attempts), run.State, err)
+	}
+}
+
+func TestResumeRefusesAChangedCorpus(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	want := run(t, load(t, path), t.TempDir())
+	out := interruptAt(t, load(t, path), dir, 40)
+	source := filepath.Join(filepath.Dir(path), "text", "7.txt")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(source, append([]byte("one more word "), text...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, dir, out, "corpus of run "+out.Run.ID+" has changed")
+	if err := os.WriteFile(source, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil || again.State != runs.Finished || again.Weights != want.Weights {
+		t.Errorf("with the file as it was: %+v, %v", again, err)
+	}
+}
+
+func TestResumeRefusesTheCheckpointOfAnotherRun(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	out, other := interruptAt(t, load(t, path), dir, 40), interruptAt(t, load(t, path), dir, 50)
+	stray := filepath.Join(filepath.Dir(out.Checkpoint), filepath.Base(other.Checkpoint))
+	if err := os.Rename(other.Checkpoint, stray); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, dir, out, "belongs to run")
+	if err := os.Remove(stray); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir}); err != nil || again.State != runs.Finished {
+		t.Errorf("without the stray checkpoint: %+v, %v", again, err)
+	}
+}
+
+func TestTwoRunsTakeTwoCores(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.NumCPU() < 2 {
+		t.Skipf("needs Linux and two cores to choose from; this is %s with %d", runtime.GOOS, runtime.NumCPU())
+	}
+	path := tinySpec(t, "")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := strings.Replace(string(text), "budget: 20k", "budget: 20M", 1)
+	if err := os.WriteFile(path, []byte(endless), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Claims meet in the temporary directory: one of the test's own, so that other
+	// runs on this machine do not matter.
+	locks := "TMPDIR=" + t.TempDir()
+	var cores []int
+	for range 2 {
+		dir := t.TempDir()
+		child := startChild(t, path, dir, "", 1, locks)
+		defer kill(t, child)
+		run, err := find(context.Background(), dir, "latest")
+		if err != nil || run.State != runs.Running {
+			t.Fatalf("the child's run: %+v, %v", run, err)
+		}
+		cores = append(cores, run.Attempts[0].Core)
+	}
+	if cores[0] < 0 || cores[1] < 0 || cores[0] == cores[1] {
+		t.Errorf("runs at the same time are on cores %v", cores)
+	}
+}
+
+func TestResumeTakesTheLastKernelSetAndChangesItOnlyIfAllowed(t *testing.T) {
+	lacking := errors.New("lacking")
+	for _, x := range []struct {
+		available, allow bool
+		want             string
+	}{{true, false, "avx9"}, {true, true, "avx9"}, {false, true, "auto"}, {false, false, ""}} {
+		got, err := resumeKernels("avx9", x.allow, func(string) error {
+			if x.available {
+				return nil
+			}
+			return lacking
+		})
+		if got != x.want || (x.want == "") != errors.Is(err, lacking) {
+			t.Errorf("available %v, allowed %v: %q, %v", x.available, x.allow, got, err)
+		}
 	}
 }

@@ -65,6 +65,33 @@ func releasedDense(a nn.Account, c nn.Config) bool {
 	return c.DModel == 256 && a.Body == publishedActive-publishedReadoutRows*256
 }
 
+// modelLine is a model's shape in a line.
+func modelLine(c nn.Config) string {
+	var mixers []string
+	for _, l := range c.Layers {
+		mixers = append(mixers, string(l))
+	}
+	return fmt.Sprintf("d_model %d, %s, d_ff %d %s, window %d", c.DModel, strings.Join(mixers, " "), c.DFF, c.Activation, c.Window)
+}
+
+// fewDocuments is how many held-out documents a source should have before its
+// validation loss says much about the source.
+const fewDocuments = 20
+
+// corpusLine says how much there is to train and to validate on.
+func corpusLine(c *corpus.Corpus) string {
+	var sources []string
+	for _, s := range c.Manifest.Sources {
+		line := fmt.Sprintf("%s: %s training documents (%s tokens), %s for validation (%s)", s.Name,
+			humanize.Comma(s.Train.Documents), humanize.Comma(s.Train.Tokens), humanize.Comma(s.Validation.Documents), humanize.Comma(s.Validation.Tokens))
+		if s.Validation.Documents < fewDocuments {
+			line += ": few, mind the noise"
+		}
+		sources = append(sources, line)
+	}
+	return "corpus " + strings.Join(sources, "; ")
+}
+
 func corpusRows(m corpus.Manifest) [][]string {
 	var rows [][]string
 	for _, s := range m.Sources {
@@ -91,20 +118,37 @@ func branchRows(branches []diagnostics.Branch) [][]string {
 	return rows
 }
 
-// sampleText shows the first prompts of every probe as they were answered.
-func (a *attempt) sampleText(results []probes.Result) []runs.Generation {
-	var out []runs.Generation
+// Sample is one prompt of a probe as the model answered it, teacher forced.
+// Tokens of the prompt are parted by │.
+type Sample struct {
+	Task, Prompt, Answer, Expected string
+	Right                          bool
+}
+
+func (a *attempt) sampleText(results []probes.Result) []Sample {
+	var out []Sample
 	for _, r := range results {
 		for _, s := range r.Samples {
-			correct := 0.0
-			if s.Correct {
-				correct = 1
+			var tokens []string
+			for _, id := range s.Prompt {
+				tokens = append(tokens, a.text([]int32{id}))
 			}
-			out = append(out, runs.Generation{Prompt: a.text(s.Prompt), Text: a.text(s.Answer), Reference: a.text(s.Expected),
-				Scores: map[string]float64{r.Task + " right": correct}})
+			out = append(out, Sample{Task: r.Task, Prompt: strings.Join(tokens, "│"), Answer: a.text(s.Answer), Expected: a.text(s.Expected), Right: s.Correct})
 		}
 	}
 	return out
+}
+
+func sampleRows(samples []Sample) [][]string {
+	var rows [][]string
+	for _, s := range samples {
+		right := "✗"
+		if s.Right {
+			right = "✓"
+		}
+		rows = append(rows, []string{s.Task, s.Prompt, s.Answer, s.Expected, right})
+	}
+	return rows
 }
 
 func (a *attempt) generationText(generations []probes.Generation) []runs.Generation {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"harness/amx"
 	"harness/corpus"
+	"harness/nn"
 	"harness/nn/checkpoint"
 	"harness/runs"
 )
@@ -26,22 +26,27 @@ type Options struct {
 
 // Update is a moment of a run, for a progress line.
 type Update struct {
-	Stage       string // what is going on: "train", or a stage of preparing the corpus
+	Note        string // if not "", one line the user should know; nothing else is set
+	Stage       string // what is going on: StageTrain, or a stage of preparing the corpus
 	Done, Total int64  // of the stage, in its own unit; Total 0 where it is not known
 
 	// In training only.
 	Run             string
+	Phase, Phases   int // of the curriculum, the first is 1
 	Tokens          int64
-	Loss            float64       // nats, of this step
-	Validation      float64       // nats; NaN before the first validation
+	Loss            float64       // nats, of this step, over the phase's mixture
+	Validation      float64       // nats, of text alone; NaN before the first validation
 	TokensPerSecond float64       // of this step
 	Left            time.Duration // of training, at the mean speed of this attempt
 }
 
-// Note is something the user should know, in one line.
+// StageTrain is the stage of an Update in training.
+const StageTrain = "train"
+
+// note tells the user something in one line.
 func (o Options) note(text string) {
 	if o.Observe != nil {
-		o.Observe(Update{Stage: "note: " + text})
+		o.Observe(Update{Note: text})
 	}
 }
 
@@ -90,8 +95,9 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels string) (
 	for _, n := range w.corpus.Notes {
 		o.note(n)
 	}
+	o.note(corpusLine(w.corpus))
 	for _, t := range spec.Corpus.Tasks {
-		if !w.corpus.InMixture(t.Name, math.MaxInt32, math.MaxInt32) {
+		if !w.corpus.Trains(t.Name) {
 			o.note(fmt.Sprintf("task %s has no weight in any phase: it is neither trained nor probed", t.Name))
 		}
 	}
@@ -130,7 +136,7 @@ func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
 		return nil, err
 	}
 	provenance := runs.Provenance(o.Command)
-	w.describe(provenance)
+	w.describe(provenance, t.model)
 	provenance[metaSteps] = strconv.FormatInt(total, 10)
 	run, err := w.store.Create(ctx, runs.NewRun{Name: spec.Name, Notes: spec.Notes, Tags: spec.Tags,
 		Spec: spec.YAML(), SpecHash: spec.Hash(), Seed: spec.Seed, Provenance: provenance})
@@ -163,9 +169,16 @@ func Resume(ctx context.Context, ref string, o Options) (out *Outcome, err error
 	if err != nil {
 		return nil, fmt.Errorf("stored spec of run %s: %w", run.ID, err)
 	}
-	kernels := run.Provenance[metaKernels]
-	if o.AllowKernelChange {
-		kernels = spec.Train.Kernels
+	began := run.Provenance[metaKernels]
+	if n := len(run.Attempts); n > 0 {
+		began = run.Attempts[n-1].Kernels
+	}
+	kernels, err := resumeKernels(began, o.AllowKernelChange, func(name string) error {
+		_, err := amx.Select(name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", run.ID, err)
 	}
 	w, err := openWorkplace(ctx, spec, o, kernels)
 	if err != nil {
@@ -187,11 +200,24 @@ func Resume(ctx context.Context, ref string, o Options) (out *Outcome, err error
 		return nil, err
 	}
 	note := fmt.Sprintf("resumed from step %d", t.step)
-	if w.kernels.Name != run.Provenance[metaKernels] {
-		note += fmt.Sprintf(" with kernels %s instead of %s: not bit for bit", w.kernels.Name, run.Provenance[metaKernels])
+	if w.kernels.Name != began {
+		note += fmt.Sprintf(" with kernels %s instead of %s: not bit for bit", w.kernels.Name, began)
 	}
 	o.note(note)
 	return w.attempt(ctx, run, t, note)
+}
+
+// resumeKernels is the kernel set that a resume takes: the one its run last ran on
+// or, where this machine lacks that and a change is allowed, the fastest here.
+func resumeKernels(began string, allowChange bool, available func(string) error) (string, error) {
+	err := available(began)
+	switch {
+	case err == nil:
+		return began, nil
+	case allowChange:
+		return "auto", nil
+	}
+	return "", fmt.Errorf("%w; another set changes the bits: --allow-kernel-change takes it and says so in the record", err)
 }
 
 // restoreLatest loads the newest whole checkpoint, if there is any.
@@ -199,6 +225,9 @@ func (w *workplace) restoreLatest(t *trainer, runID string) error {
 	path, skipped, err := checkpoint.Latest(checkpointDir(w.store, runID))
 	for _, s := range skipped {
 		w.options.note("skipped a damaged checkpoint: " + s.Error())
+	}
+	if errors.Is(err, checkpoint.ErrNone) && len(skipped) > 0 {
+		return fmt.Errorf("all %d checkpoints of run %s are damaged, nothing was changed: run its spec anew, or remove %s to start this run over", len(skipped), runID, checkpointDir(w.store, runID))
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
 		w.options.note("no checkpoint yet: starting over from step 0")
@@ -225,7 +254,11 @@ func checkpointDir(s *runs.Store, runID string) string {
 }
 
 // describe adds the machine and the inputs to a run's provenance.
-func (w *workplace) describe(p map[string]string) {
+func (w *workplace) describe(p map[string]string, model *nn.Model) {
+	account := model.Account(w.spec.Train.Loss)
+	p["parameters"] = strconv.Itoa(account.Stored)
+	p["body_parameters"] = strconv.Itoa(account.Body)
+	p["model"] = modelLine(w.spec.Model)
 	m := amx.DetectMachine()
 	p["cpu"] = m.CPUModel
 	p["cores"] = strconv.Itoa(m.Cores)

@@ -13,9 +13,14 @@ type schedule struct {
 }
 
 func newSchedule(s *Spec, total int64) schedule {
-	every := func(share float64) int64 { return max(1, int64(math.Round(share*float64(total)))) }
+	record := max(1, total/recordsPerRun)
+	// Whole records lie between two evaluations or checkpoints: a resume then
+	// records what an undisturbed run does.
+	every := func(share float64) int64 {
+		return max(1, int64(math.Round(share*float64(total)/float64(record)))) * record
+	}
 	return schedule{total: total,
-		recordEvery:   max(1, total/recordsPerRun),
+		recordEvery:   record,
 		validateEvery: every(s.Train.ValidateEvery),
 		probeEvery:    every(s.Probes.Every),
 		saveEvery:     every(s.Train.CheckpointEvery)}

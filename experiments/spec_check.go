@@ -93,6 +93,15 @@ func (d *decoder) checkTrain(s *Spec) {
 	if d.sound(sequence, step) && s.Train.StepTokens%s.Train.Sequence != 0 {
 		d.fail(d.culprit(step, sequence), "step_tokens %d is not a multiple of sequence %d", s.Train.StepTokens, s.Train.Sequence)
 	}
+	// The decay clock sums log(1 - lr*decay): a step that decays everything away has none.
+	for key, decay := range map[string]float64{"weight_decay": s.Train.Optimizer.WeightDecay, "norm_decay": s.Train.Optimizer.NormDecay} {
+		const rate = "train.optimizer.lr"
+		path := "train.optimizer." + key
+		if d.sound(rate, path) && s.Train.Optimizer.LR*decay >= 1 {
+			d.fail(d.culprit(path, rate), "lr %s times %s %s is a decay of all there is in one step, want less than 1",
+				formatRatio(s.Train.Optimizer.LR), key, formatRatio(decay))
+		}
+	}
 	if d.sound("budget", step) && s.Budget.Tokens > 0 && s.Budget.Tokens < int64(s.Train.StepTokens) {
 		d.fail(d.culprit("budget", step), "a budget of %s tokens is less than one step of %d", s.Budget, s.Train.StepTokens)
 	}
@@ -123,6 +132,9 @@ func (d *decoder) checkSources(c corpus.Config) {
 		}
 		if source.Kind == corpus.GoTree && source.Path != "" {
 			d.fail(path+".path", "a source of kind gotree finds its own path")
+		}
+		if source.Kind != corpus.Text && source.Separator != "" {
+			d.fail(path+".separator", "a source of kind %s is not cut into documents", source.Kind)
 		}
 		for key, globs := range map[string][]string{"include": source.Include, "exclude": source.Exclude} {
 			if !isTree && len(globs) > 0 {

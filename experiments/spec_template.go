@@ -56,6 +56,9 @@ func Template() []byte {
 	return []byte(w.text.String())
 }
 
+// baseKey is the key of Spec.Base.
+const baseKey = "base"
+
 type templateWriter struct{ text strings.Builder }
 
 // line writes a line and its comment, comments below each other.
@@ -71,6 +74,9 @@ func (w *templateWriter) line(code, doc string) {
 func (w *templateWriter) keys(t reflect.Type, example *yaml.Node, first, rest string) {
 	indent := first
 	for _, f := range fieldsOf(t) {
+		if f.name == baseKey {
+			continue // for resolved specs alone
+		}
 		given := valueOf(example, f.name)
 		doc := f.doc
 		if enum, ok := reflect.Zero(f.typ).Interface().(enumeration); ok {
@@ -90,6 +96,9 @@ func (w *templateWriter) keys(t reflect.Type, example *yaml.Node, first, rest st
 			w.line(indent+f.name+":", doc)
 			w.entries(f.typ.Elem(), given, rest+"  ")
 		default:
+			if f.hasDef && flow(given) != f.def {
+				doc += " (default " + f.def + ")"
+			}
 			w.line(indent+f.name+": "+flow(given), doc)
 		}
 		indent = rest

@@ -31,7 +31,7 @@ func (s *Spec) Hash() string {
 	var kept []*yaml.Node
 	for i := 0; i < len(tree.Content); i += 2 {
 		switch tree.Content[i].Value {
-		case "name", "notes", "tags", "base":
+		case "name", "notes", "tags", baseKey:
 		default:
 			kept = append(kept, tree.Content[i], tree.Content[i+1])
 		}

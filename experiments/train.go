@@ -62,12 +62,11 @@ func (t *trainer) tokens() int64 { return t.step * int64(t.spec.Train.StepTokens
 // stepResult is what one training step tells.
 type stepResult struct {
 	loss         nn.Loss
-	gradientNorm float64 // before clipping
+	gradientNorm float64 // before clipping; NaN after a loss that is not finite
 	learningRate float64
 }
 
-// finite reports whether the step may stand; one that may not has changed no
-// parameter.
+// finite reports whether the step may stand; one that may not was not applied.
 func (r stepResult) finite() bool {
 	for _, x := range []float64{r.loss.Sum, r.gradientNorm} {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -94,7 +93,8 @@ func (t *trainer) advance(losses []nn.Loss) stepResult {
 		entry.Sum += float64(nats)
 		entry.Count++
 	})
-	if !r.finite() {
+	if math.IsNaN(r.loss.Sum) || math.IsInf(r.loss.Sum, 0) {
+		r.gradientNorm = math.NaN()
 		return r
 	}
 	t.model.Backward(t.acts, b, t.rows)
@@ -102,4 +102,16 @@ func (t *trainer) advance(losses []nn.Loss) stepResult {
 		t.step++
 	}
 	return r
+}
+
+// sound reports whether the state may be kept: a parameter or moment that is not
+// finite shows in the loss only a step later, when the last good checkpoint may be
+// gone.
+func (t *trainer) sound() bool {
+	s := t.opt.State()
+	sum := s.Clock[0]
+	for _, x := range floats(t.model, s) {
+		sum += t.model.K.SumSquares(x.F32)
+	}
+	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 }

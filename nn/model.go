@@ -14,6 +14,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"harness/amx"
 )
@@ -137,6 +138,8 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 	e := *m.Embedding
 	e.Data = table
 	view.Embedding = &e
+	view.params = slices.Clone(m.params)
+	view.params[0] = &e // New adds it first
 	return &view
 }
 

@@ -60,6 +60,56 @@ func TestReleasedDenseBodyCountsAsPublished(t *testing.T) {
 	}
 }
 
+// By hand: norms 2*8 + 2*8+4 + 8, swa 8*16 + 8*8, lin 8*26 + 8*8, MLPs 2*(8*24 + 12*8)
+// are a body of 1,084. A token's mixer products are 4*8*4 for swa's window and
+// 2*64*(4+8) + 4*4*8 for lin's chunk and state, each three times with its backward.
+func TestTrainFLOPByHand(t *testing.T) {
+	m := New(Config{DModel: 8, Layers: []Mixer{SWA, Lin}, DFF: 12, Heads: 2, HeadWidth: 4, StateWidth: 4, Window: 4, RopeBase: 100}, 20, amx.Reference())
+	if body := m.Account(LossConfig{Kind: FullSoftmax}).Body; body != 1084 {
+		t.Fatalf("body %d, by hand 1084", body)
+	}
+	const mixers = 3 * (128 + 1536 + 128)
+	for _, x := range []struct {
+		loss LossConfig
+		want float64
+	}{
+		{LossConfig{Kind: FullSoftmax}, 6*1084 + 6*20*8 + mixers},
+		{LossConfig{Kind: SampledSoftmax, Negatives: 5}, 6*1084 + 6*5*8 + mixers},
+		{LossConfig{Kind: SampledSoftmax, Negatives: 500}, 6*1084 + 6*20*8 + mixers},
+	} {
+		if got := m.TrainFLOP(x.loss); got != x.want {
+			t.Errorf("%+v: %g, by hand %g", x.loss, got, x.want)
+		}
+	}
+}
+
+// A view reads, scores and exports the table it was given, and leaves the model's
+// own alone.
+func TestAViewHasTheEmbeddingItWasGiven(t *testing.T) {
+	m := randomModel(tinyConfig(), tinyVocab, amx.Reference(), 12)
+	b := packedBatch(tinyVocab, rng(13), 20)
+	own, before := append([]float32(nil), m.Embedding.Data...), logits(m, b)
+	table := append([]float32(nil), own...)
+	for i := range table {
+		table[i] *= 0.5
+	}
+	view := m.WithEmbedding(table)
+	if p := view.Params()[0]; p != view.Embedding || &p.Data[0] != &table[0] || p.Name != "embedding" {
+		t.Errorf("the view lists %s of its own model", p.Name)
+	}
+	if p := m.Params()[0]; p != m.Embedding || &p.Data[0] == &table[0] {
+		t.Error("the model lists the view's table")
+	}
+	got := logits(view, b)
+	if sameLogits(before, logits(m, b)) != nil {
+		t.Error("making a view changed the model")
+	}
+	copy(m.Embedding.Data, table)
+	if err := sameLogits(logits(m, b), got); err != nil {
+		t.Errorf("the view is not the model with its table: %v", err)
+	}
+}
+
 func TestInitMoments(t *testing.T) {
 	cfg := Config{DModel: 64, Layers: []Mixer{Lin, SWA}, DFF: 96, Heads: 2, HeadWidth: 16, StateWidth: 16, Window: 32, RopeBase: 100}
 	m := New(cfg, 512, amx.Reference())

@@ -100,3 +100,41 @@ func TestTargetsOutsideThePoolCountOnlyForThemselves(t *testing.T) {
 		t.Errorf("loss %.6f, by hand %.6f", got.Sum, want)
 	}
 }
+
+// The same through Plan and Loss: the mean over pools of exp(loss + logit of the
+// target) is the true normaliser of every position.
+func TestSampledLossIsUnbiased(t *testing.T) {
+	m := randomModel(tinyConfig(), tinyVocab, amx.Reference(), 53)
+	b := packedBatch(tinyVocab, rng(54), 6)
+	a := NewActivations(m, len(b.Tokens), true)
+	counts := make([]int64, tinyVocab)
+	for i := range counts {
+		counts[i] = int64(5000 / ((i + 1) * (i + 1)))
+	}
+	rows := NewRows(m, LossConfig{Kind: SampledSoftmax, Negatives: 12, Power: 0.75, Floor: 1}, counts, len(b.Tokens))
+	all := logits(m, b)
+	r := rng(55)
+	m.Forward(a, b)
+	const pools = 10000
+	sum, sq := map[int]float64{}, map[int]float64{}
+	for range pools {
+		rows.Plan(b, r)
+		m.Loss(a, b, rows)
+		a.PositionLosses(func(at int, nats float32) {
+			z := math.Exp(float64(nats) + all[at][b.Targets[at]])
+			sum[at] += z
+			sq[at] += z * z
+		})
+	}
+	for at := range sum {
+		truth := 0.0
+		for _, x := range all[at] {
+			truth += math.Exp(x)
+		}
+		mean := sum[at] / pools
+		se := math.Sqrt((sq[at]/pools - mean*mean) / pools)
+		if math.Abs(mean-truth) > 4*se {
+			t.Errorf("position %d: %.4f +- %.4f, true %.4f", at, mean, se, truth)
+		}
+	}
+}

@@ -23,7 +23,7 @@ type Result struct {
 	Correct   int
 	N         int     // prompts, one scored answer each
 	Low, High float64 // 95% Wilson interval
-	Chance    float64 // best score of a guesser who sees the prompt's words but neither their order nor the query
+	Chance    float64 // best score of a guesser who sees the multiset of the prompt's words but neither their order nor the query
 	Seed      int64
 	Samples   []Sample // the first few prompts, as they were answered
 }
@@ -31,7 +31,8 @@ type Result struct {
 // Accuracy is the share of prompts answered right.
 func (r Result) Accuracy() float64 { return float64(r.Correct) / float64(r.N) }
 
-// Sample is one prompt with what the model answered.
+// Sample is one prompt with what the model answered, teacher forced: the prompt
+// holds the right words of the answer before the one that is asked.
 type Sample struct {
 	Prompt, Answer, Expected []int32
 	Correct                  bool
@@ -59,9 +60,9 @@ func Tasks(ctx context.Context, m *nn.Model, c *corpus.Corpus, tasks []corpus.Ta
 }
 
 // question is where one example's answer lies in a batch: the positions whose
-// targets must all be predicted.
+// targets must all be predicted, from the prompt that ends with the first of them.
 type question struct {
-	example   int
+	prompt    []int32
 	positions []int
 }
 
@@ -82,8 +83,7 @@ func score(m *nn.Model, a *nn.Activations, task corpus.Task, examples []corpus.E
 		m.Forward(a, b)
 		m.Evaluate(a, b, func(at int, logits []float32) { predicted[at] = argmax(logits) })
 		for _, q := range asked {
-			e := examples[q.example]
-			s := Sample{Prompt: e.Tokens[:e.Answer], Correct: true}
+			s := Sample{Prompt: q.prompt, Correct: true}
 			for _, at := range q.positions {
 				s.Answer = append(s.Answer, predicted[at])
 				s.Expected = append(s.Expected, b.Targets[at])
@@ -98,19 +98,24 @@ func score(m *nn.Model, a *nn.Activations, task corpus.Task, examples []corpus.E
 		}
 		b, asked = nn.Batch{}, asked[:0]
 	}
-	for i, e := range examples {
-		r.Chance += e.Chance / float64(len(examples))
+	for _, e := range examples {
 		if len(b.Tokens)+len(e.Tokens) > maxTokens {
 			flush()
 		}
 		lo := len(b.Tokens)
 		b.Starts = append(b.Starts, int32(lo))
-		q := question{example: i}
 		first, last := e.Answer, len(e.Tokens)
+		chance := e.Chance
 		if task.Kind != corpus.Add {
-			first = e.Answer + rng.IntN(last-first)
+			said := rng.IntN(last - first)
+			first += said
 			last = first + 1
+			// Words of the answer that the prompt holds already stand in it twice: a
+			// guesser leaves them out.
+			chance = 1 / (1/e.Chance - float64(said))
 		}
+		r.Chance += chance / float64(len(examples))
+		q := question{prompt: e.Tokens[:first]}
 		for t := range e.Tokens {
 			target := int32(-1)
 			if t+1 >= first && t+1 < last {

@@ -46,12 +46,6 @@ type Recorder struct {
 	onError      func(error)
 }
 
-// Attempt is the attempt's number, 1 for a run's first.
-func (r *Recorder) Attempt() int { return r.number }
-
-// RunID is the run's id.
-func (r *Recorder) RunID() string { return r.run }
-
 // OnError has f called, from another goroutine, when writing begins to fail:
 // once, until it has succeeded again. f may record, but not Flush or Finish.
 func (r *Recorder) OnError(f func(error)) {

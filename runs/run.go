@@ -1,6 +1,9 @@
 package runs
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // State says how a run, or one attempt at it, stands.
 type State string
@@ -100,6 +103,21 @@ type Score struct {
 
 	Attempt int       // set by the store
 	Time    time.Time // UTC; set by the store
+}
+
+// Verdict says whether the interval leaves room for guessing: "above chance" or
+// "below chance" only where the whole interval lies there, "" where chance or the
+// interval is not known.
+func (s Score) Verdict() string {
+	switch {
+	case math.IsNaN(s.Low) || math.IsNaN(s.High) || math.IsNaN(s.Chance):
+		return ""
+	case s.Low > s.Chance:
+		return "above chance"
+	case s.High < s.Chance:
+		return "below chance"
+	}
+	return "not told from chance"
 }
 
 // Generation is a text the model wrote, with how it scored. Prompt, Text and

@@ -162,6 +162,54 @@ func TestAnUntouchedRowMeetsItsDecayWhenItIsNextRead(t *testing.T) {
 	}
 }
 
+// A row's bias correction counts the row's own updates: its second touch, at step
+// 5, is update 2 for it.
+func TestARowIsCorrectedByItsOwnUpdates(t *testing.T) {
+	counts := make([]int64, vocab)
+	counts[0] = 1 << 40 // negatives fall on id 0 alone
+	tr := newTrainer(nn.LossConfig{Kind: nn.SampledSoftmax, Negatives: 3, Power: 1, Floor: 1e-9}, counts)
+	d, c := tr.m.DModel, config()
+	const id, lr = 20, 0.01
+	row := tr.m.Embedding.Data[id*d : (id+1)*d]
+	p, m, v := make([]float64, d), make([]float64, d), make([]float64, d)
+	for i, x := range row {
+		p[i] = float64(x)
+	}
+	updates := 0
+	for n := 1; n <= 5; n++ {
+		if n != 1 && n != 5 {
+			tr.step(batchOf(1, 2, 3), lr)
+			for i := range p {
+				p[i] *= 1 - lr*c.WeightDecay
+			}
+			continue
+		}
+		tr.step(batchOf(1, id, 2), lr)
+		updates++
+		norm := 0.0
+		g := make([]float64, d)
+		for _, x := range tr.m.Params() {
+			for _, y := range x.Grad {
+				norm += float64(y) * float64(y)
+			}
+		}
+		for i, touched := range tr.rows.IDs {
+			for j, y := range tr.rows.Grad[i*d : (i+1)*d] {
+				norm += float64(y) * float64(y)
+				if touched == id {
+					g[j] = float64(y)
+				}
+			}
+		}
+		denseAdamW(p, g, m, v, c, lr, c.WeightDecay, updates, min(1, c.ClipNorm/math.Sqrt(norm)))
+		for i, x := range row {
+			if math.Abs(float64(x)-p[i]) > 2e-6 { // a few float32 roundings of values below 1
+				t.Fatalf("step %d, element %d: %.7f, by hand %.7f", n, i, x, p[i])
+			}
+		}
+	}
+}
+
 func TestLearningRate(t *testing.T) {
 	c := Config{LR: 1, MinRatio: 0.1, WarmupSteps: 9}
 	for _, x := range []struct {
