@@ -214,10 +214,11 @@ func figures(u experiments.Update, long bool) []string {
 	}
 	shown := []string{step, train + loss(u.Loss), validation + loss(u.Validation), fmt.Sprintf("%5s tok/s", brief(u.TokensPerSecond)),
 		fmt.Sprintf("ETA %6s", duration(u.Left))}
+	shown = append(shown, fmt.Sprintf("%5s", brief(float64(u.Tokens)))+tokens)
 	if u.Phases > 1 {
 		shown = append(shown, fmt.Sprintf("%s%d/%d", phase, u.Phase, u.Phases))
 	}
-	return append(shown, fmt.Sprintf("%5s", brief(float64(u.Tokens)))+tokens)
+	return shown
 }
 
 func stageCount(u experiments.Update) string {
