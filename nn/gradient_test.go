@@ -127,6 +127,14 @@ func TestGradients(t *testing.T) {
 		cfg.Layers, cfg.Window = []Mixer{SWA, Lin}, 70
 		checkGradients(t, cfg, full, 130)
 	})
+	// Three chunks, the last one long enough to matter, before a document of two: the
+	// state's gradient passes a whole chunk, and ends with its document.
+	t.Run("lin across chunks and documents", func(t *testing.T) {
+		t.Parallel()
+		cfg := tinyConfig()
+		cfg.Layers = []Mixer{Lin}
+		checkGradients(t, cfg, full, 150, 80)
+	})
 	t.Run("sampled softmax", func(t *testing.T) {
 		t.Parallel()
 		checkGradients(t, tinyConfig(), LossConfig{Kind: SampledSoftmax, Negatives: 20, Power: 0.75, Floor: 1}, 60, 20)
