@@ -2,13 +2,11 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,16 +20,26 @@ func newRunPage(r record) RunPage {
 		Notes:       r.run.Notes,
 		Tags:        r.run.Tags,
 		Facts:       headerFacts(r),
-		Scores:      latestScores(r.scores),
+		Scores:      latestScores(r.scores, taskQuestions(r.run.Spec)),
 		Generations: generationSteps(r.generations, r.scores),
-		Charts:      newCharts(append(slices.Clip(r.series), scoreSeries(r.scores, r.series)...), r.run.Attempts),
-		Tables:      latestTables(r.tables),
+		Charts:      newCharts(append(slices.Clip(r.series), scoreSeries(r.scores, r.series)...), r),
 		Attempts:    attemptTable(r.run.Attempts),
 		Events:      eventTable(r.events),
-		Artifacts:   artifactTable(r.artifacts, r.run.ID),
+		Artifacts:   artifactTable(r.artifacts, r.run.ID, r.gone),
 		Spec:        r.run.Spec,
-		Provenance:  provenance(r.run),
 	}
+	page.Provenance, page.Libraries = provenance(r.run)
+	for _, t := range latestTables(r.tables) {
+		switch t.Title {
+		case probeSamples:
+			page.Samples = oneLine(t)
+		case "parameters", "corpus":
+			page.Inputs = append(page.Inputs, t)
+		default:
+			page.Tables = append(page.Tables, t)
+		}
+	}
+	slices.SortStableFunc(page.Inputs, func(a, b Table) int { return strings.Compare(b.Title, a.Title) }) // parameters first
 	if page.Title == "" {
 		page.Title = r.run.ID
 	}
@@ -39,127 +47,6 @@ func newRunPage(r record) RunPage {
 		page.Problem = r.run.Attempts[n-1].Message
 	}
 	return page
-}
-
-// headerFacts are the figures a reader looks for first.
-func headerFacts(r record) []Fact {
-	var facts []Fact
-	loss, hasLoss := finalValidationLoss(r.series)
-	if hasLoss {
-		facts = append(facts, Fact{"validation loss", withUnit(number(loss.Value), "nats"), "last, at " + humanize.Comma(loss.Tokens) + " tokens"})
-	}
-	if entropy, ok := unigramEntropy(r); ok {
-		fact := Fact{Label: "unigram entropy", Value: withUnit(number(entropy), "nats")}
-		if below := entropy - loss.Value; hasLoss && finite(below) {
-			fact.Note = fmt.Sprintf("loss is %.2f below", below)
-			if below < 0 {
-				fact.Note = fmt.Sprintf("loss is %.2f above", -below)
-			}
-		}
-		facts = append(facts, fact)
-	}
-	facts = append(facts,
-		Fact{"trained on", humanize.Comma(r.run.Tokens) + " tokens", humanize.Comma(r.run.Step) + " steps"},
-		trainingTime(r.run),
-		Fact{"created", minute(r.run.Created), ""},
-		Fact{"seed", strconv.FormatInt(r.run.Seed, 10), ""},
-		Fact{"run", r.run.ID, ""},
-	)
-	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" })
-}
-
-// trainingTime adds up the attempts. One without an end counts to its last heartbeat.
-func trainingTime(run runs.Run) Fact {
-	var total time.Duration
-	for _, a := range run.Attempts {
-		total += attemptTime(a)
-	}
-	if total == 0 {
-		return Fact{}
-	}
-	fact := Fact{Label: "took", Value: elapsed(total)}
-	if n := len(run.Attempts); n > 1 {
-		fact.Note = fmt.Sprintf("%d attempts", n)
-	}
-	return fact
-}
-
-func attemptTime(a runs.Attempt) time.Duration {
-	end := a.Ended
-	if end.IsZero() {
-		end = a.Heartbeat
-	}
-	if end.Before(a.Started) {
-		return 0
-	}
-	return end.Sub(a.Started)
-}
-
-// finalValidationLoss takes the last point of the validation loss; among several
-// (one per source) the shortest name is the overall one.
-func finalValidationLoss(series []runs.Series) (runs.Point, bool) {
-	var found *runs.Series
-	for i, s := range series {
-		if splitOf(s.Name) != "validation" || !slices.Contains(nameWords(s.Name), "loss") || len(s.Points) == 0 {
-			continue
-		}
-		if found == nil || len(s.Name) < len(found.Name) {
-			found = &series[i]
-		}
-	}
-	if found == nil {
-		return runs.Point{}, false
-	}
-	return found.Points[len(found.Points)-1], true
-}
-
-// unigramEntropy looks for it among the metrics, then among the tables, where a
-// row labelled so holds it in a later cell.
-func unigramEntropy(r record) (float64, bool) {
-	isUnigram := func(name string) bool { return slices.Contains(nameWords(name), "unigram") }
-	for _, s := range r.series {
-		if isUnigram(s.Name) && len(s.Points) > 0 {
-			return s.Points[len(s.Points)-1].Value, true
-		}
-	}
-	for _, t := range slices.Backward(r.tables) {
-		for _, row := range t.Rows {
-			if len(row) < 2 || !isUnigram(row[0]) {
-				continue
-			}
-			for _, cell := range row[1:] {
-				if v, ok := cellNumber(cell); ok {
-					return v, true
-				}
-			}
-		}
-	}
-	return 0, false
-}
-
-func sortedScores(scores []runs.Score) []runs.Score {
-	return slices.SortedStableFunc(slices.Values(scores), func(a, b runs.Score) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step))
-	})
-}
-
-// latestScores keeps the newest score of each task and probe seed.
-func latestScores(scores []runs.Score) []ScoreRow {
-	var rows []ScoreRow
-	for _, s := range sortedScores(scores) {
-		row := newScoreRow(s)
-		if n := len(rows); n > 0 && rows[n-1].Name == s.Name && rows[n-1].Seed == s.Seed {
-			rows[n-1] = row
-			continue
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func newScoreRow(s runs.Score) ScoreRow {
-	return ScoreRow{Name: s.Name, Value: s.Value, Low: s.Low, High: s.High, Chance: s.Chance,
-		N: s.N, Seed: s.Seed, Step: s.Step, Tokens: s.Tokens, Unit: s.Unit}
 }
 
 func generationSteps(generations []runs.Generation, scores []runs.Score) []GenerationStep {
@@ -176,9 +63,9 @@ func generationSteps(generations []runs.Generation, scores []runs.Score) []Gener
 		}
 		at.Samples = append(at.Samples, sample)
 	}
-	for _, s := range sortedScores(scores) {
+	for _, s := range scores {
 		if at := byStep[s.Step]; at != nil {
-			at.Scores = append(at.Scores, newScoreRow(s))
+			at.Scores = append(at.Scores, ScoreRow{Score: s})
 		}
 	}
 	var steps []GenerationStep
@@ -196,7 +83,7 @@ func latestTables(tables []runs.Table) []Table {
 	place := map[string]int{}
 	newestFirst := slices.SortedStableFunc(slices.Values(tables), func(a, b runs.Table) int { return cmp.Compare(b.Step, a.Step) })
 	for _, t := range newestFirst {
-		table := Table{Title: t.Name, Columns: t.Columns, Rows: t.Rows, Numeric: numericColumns(len(t.Columns), t.Rows)}
+		table := Table{Title: t.Name, Columns: t.Columns, Rows: t.Rows, Numeric: numericColumns(len(t.Columns), t.Rows), Meaning: tableMeaning(t.Name)}
 		if t.Step > 0 {
 			table.Note = "at step " + humanize.Comma(t.Step)
 		}
@@ -242,3 +129,31 @@ func cellNumber(cell string) (float64, bool) {
 }
 
 func withUnit(value, unit string) string { return value + " " + unit }
+
+// probeSamples is the name of the table of prompts that the probes asked.
+const probeSamples = "probe samples"
+
+// tableMeaning says what the columns of a table of ours mean, "" for others.
+func tableMeaning(name string) string {
+	switch name {
+	case "norm gains":
+		return "Participation ratio (Σw²)² / Σw⁴ of a norm's gains: its width (the column “of”) if all entries are equal in size, 1 if one of them stands alone."
+	case "branches":
+		return "Share: rms of what a branch adds / rms of the residual stream after it."
+	}
+	return ""
+}
+
+// oneLine shows line breaks and tabs of a table's cells as arrows, so that a prompt of
+// random tokens stays one line.
+func oneLine(t Table) *Table {
+	arrows := strings.NewReplacer("\r\n", "↵", "\n", "↵", "\t", "⇥")
+	for i, row := range t.Rows {
+		t.Rows[i] = slices.Clone(row)
+		for c := range row {
+			t.Rows[i][c] = arrows.Replace(row[c])
+		}
+	}
+	t.Older = nil // the newest step shows what is asked
+	return &t
+}

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"harness/runs"
@@ -23,48 +24,27 @@ func TestHeaderComparesLossWithUnigramEntropy(t *testing.T) {
 	if got := factOf(page, "validation loss"); got.Value != "5.5 nats" || got.Note != "last, at 40,960 tokens" {
 		t.Errorf("validation loss %+v, want the overall one", got)
 	}
-	if got := factOf(page, "unigram entropy"); got.Value != "6.052 nats" || got.Note != "loss is 0.55 below" {
+	if got := factOf(page, "unigram entropy"); got.Value != "6.052 nats" || !strings.HasPrefix(got.Note, "the loss is 0.55 below; cross-entropy of the same validation text") {
 		t.Errorf("unigram entropy %+v", got)
 	}
 	r.series = append(r.series, runs.Series{Name: "validation/unigram", Unit: "nats", Points: []runs.Point{{Value: 5}}})
-	if got := factOf(newRunPage(r), "unigram entropy"); got.Value != "5 nats" || got.Note != "loss is 0.50 above" {
+	if got := factOf(newRunPage(r), "unigram entropy"); got.Value != "5 nats" || !strings.HasPrefix(got.Note, "the loss is 0.50 above; ") {
 		t.Errorf("unigram entropy %+v, want the metric before the table", got)
 	}
-	if page.Problem != "loss is NaN at step 40" || factOf(page, "took").Value != "2m11s" {
-		t.Errorf("problem %q, took %+v", page.Problem, factOf(page, "took"))
-	}
-}
-
-func TestScoresAreTheNewestBesideChance(t *testing.T) {
-	page := newRunPage(smallRecord())
-	if len(page.Scores) != 2 || page.Scores[0].Name != "add" || page.Scores[1].Step != 40 {
-		t.Fatalf("scores %+v", page.Scores)
-	}
-	if got := page.Scores[0].Verdict(); got != "may be chance" {
-		t.Errorf("add at 0.012 with chance 0.010: %q", got)
-	}
-	if got := page.Scores[1].Verdict(); got != "above chance" {
-		t.Errorf("shift: %q", got)
-	}
-	below := ScoreRow{Value: 0.01, Low: 0, High: 0.02, Chance: 0.07}
-	if got := below.Verdict(); got != "below chance" {
-		t.Errorf("below chance: %q", got)
-	}
-	unknown := ScoreRow{Value: math.NaN(), Low: math.NaN(), High: 1, Chance: 0.1}
-	if unknown.Verdict() != "" || unknown.Interval() != "unknown" || scoreBar(unknown) != "" {
-		t.Errorf("an unknown score is judged: %q, %q", unknown.Verdict(), unknown.Interval())
+	if page.Problem != "loss is NaN at step 40" || factOf(page, "time").Value != "2m11s" {
+		t.Errorf("problem %q, time %+v", page.Problem, factOf(page, "time"))
 	}
 }
 
 func TestTablesShowTheNewestAndKeepTheOlder(t *testing.T) {
 	page := newRunPage(smallRecord())
-	if len(page.Tables) != 2 || page.Tables[1].Title != "participation" || page.Tables[1].Note != "at step 40" {
-		t.Fatalf("tables %+v", page.Tables)
+	if len(page.Inputs) != 1 || page.Inputs[0].Title != "corpus" || len(page.Tables) != 1 || page.Tables[0].Note != "at step 40" {
+		t.Fatalf("inputs %+v, tables %+v", page.Inputs, page.Tables)
 	}
-	if older := page.Tables[1].Older; len(older) != 1 || older[0].Note != "at step 20" {
+	if older := page.Tables[0].Older; len(older) != 1 || older[0].Note != "at step 20" {
 		t.Errorf("older %+v", older)
 	}
-	if n := page.Tables[1].Numeric; n[0] || !n[1] {
+	if n := page.Tables[0].Numeric; n[0] || !n[1] {
 		t.Errorf("numeric columns %v, want the second", n)
 	}
 }

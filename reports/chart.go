@@ -3,9 +3,6 @@ package reports
 import (
 	"fmt"
 	"math"
-	"slices"
-
-	"github.com/dustin/go-humanize"
 
 	"harness/runs"
 )
@@ -18,6 +15,15 @@ const (
 	AxisSteps  Axis = "step"
 )
 
+// Scale says how a chart's vertical axis is divided.
+type Scale string
+
+const (
+	ScaleLinear Scale = "linear" // spans the values
+	ScaleLog    Scale = "log"    // spans the values, all of them positive
+	ScaleShare  Scale = "share"  // 0 to 1 whatever the values, printed in percent
+)
+
 // Point is one measurement of a curve. Value may be NaN or infinite: such a
 // point is a gap in the line with a mark at X, never a zero.
 type Point struct {
@@ -25,28 +31,31 @@ type Point struct {
 	Value float64 // in the curve's unit
 }
 
+// Interval is the confidence interval of the point at X.
+type Interval struct {
+	X         float64
+	Low, High float64 // finite
+}
+
 // Curve is the one series type behind both drawings of a chart: the SVG and the
 // interactive chart read the same points.
 type Curve struct {
 	Name   string // the metric's full name
 	Better string // "lower", "higher" or "": which direction is an improvement
+	Colour int    // place in the page's palette, from 0
 	Points []Point
+	// Smooth is the running mean of Points, as long as they are and not finite
+	// where they are not; nil where the points are drawn as they are.
+	Smooth    []Point
+	Intervals []Interval // of some or all points; nil where none are known
+	Level     Level      // what the curve is to be compared with
 }
 
-// MarkKind says what a mark on a chart's horizontal axis means.
-type MarkKind string
-
-const (
-	MarkResume    MarkKind = "resumed"
-	MarkDiverged  MarkKind = "diverged"
-	MarkNonFinite MarkKind = "not finite"
-)
-
-// Mark is an event at one place of the horizontal axis.
-type Mark struct {
-	Kind  MarkKind
-	X     float64 // tokens or steps, by the chart's axis
+// Level is a height to compare a curve with, such as chance. Its Label is "" where
+// there is nothing to compare with.
+type Level struct {
 	Label string
+	Value float64
 }
 
 // Chart is a group of curves that share one unit and therefore one vertical axis.
@@ -54,19 +63,20 @@ type Chart struct {
 	ID     string // unique on the page, safe as an HTML id
 	Title  string
 	Unit   string // "" when the metric has none
+	Family string // what the chart is one of several small ones of, "" for one that stands alone
 	Axis   Axis
+	Scale  Scale
 	Curves []Curve
 	Marks  []Mark
 	// Left and Right bound the horizontal axis. All charts of a page that count
 	// the same thing share them, so that one place means one moment.
 	Left, Right float64
+	// Bottom and Top bound the vertical axis. The charts of a family share them.
+	Bottom, Top float64
 }
 
-// maxNonFiniteMarks bounds the marks of a chart whose metric is mostly broken.
-const maxNonFiniteMarks = 60
-
 func newChart(series []runs.Series) Chart {
-	chart := Chart{Title: chartTitle(series), Unit: series[0].Unit, Axis: axisOf(series)}
+	chart := Chart{Title: chartTitle(series), Unit: series[0].Unit, Axis: axisOf(series), Scale: ScaleLinear}
 	var gaps []Mark
 	for _, s := range series {
 		curve := Curve{Name: s.Name, Better: s.Better}
@@ -76,6 +86,7 @@ func newChart(series []runs.Series) Chart {
 		chart.Curves = append(chart.Curves, curve)
 		gaps = append(gaps, nonFiniteMarks(curve)...)
 	}
+	assignColours(chart.Curves)
 	chart.Marks = thin(gaps, maxNonFiniteMarks)
 	return chart
 }
@@ -99,70 +110,6 @@ func axisOf(series []runs.Series) Axis {
 	return AxisTokens
 }
 
-// nonFiniteMarks returns one mark per stretch of consecutive non-finite values.
-func nonFiniteMarks(c Curve) []Mark {
-	var marks []Mark
-	for i := 0; i < len(c.Points); {
-		if finite(c.Points[i].Value) {
-			i++
-			continue
-		}
-		first := i
-		for i < len(c.Points) && !finite(c.Points[i].Value) {
-			i++
-		}
-		label := fmt.Sprintf("%s is %s", c.Name, number(c.Points[first].Value))
-		if n := i - first; n > 1 {
-			label += fmt.Sprintf(", %d points not finite,", n)
-		}
-		marks = append(marks, Mark{Kind: MarkNonFinite, X: c.Points[first].X, Label: label})
-	}
-	return marks
-}
-
-// attemptMarks marks where resumed attempts took over and where diverged ones
-// ended. The places come from the attempts, not from a chart's own points, so that
-// the same event stands at the same place in every chart.
-func attemptMarks(axis Axis, series []runs.Series, attempts []runs.Attempt) []Mark {
-	var marks []Mark
-	for _, a := range attempts {
-		if a.FromStep > 0 {
-			at := runs.Point{Step: a.FromStep, Tokens: tokensAt(series, a.FromStep)}
-			marks = append(marks, Mark{Kind: MarkResume, X: axis.of(at), Label: fmt.Sprintf("attempt %d resumes after step %s", a.Number, humanize.Comma(a.FromStep))})
-		}
-		if a.State == runs.Diverged {
-			at := runs.Point{Step: a.Step, Tokens: a.Tokens}
-			marks = append(marks, Mark{Kind: MarkDiverged, X: axis.of(at), Label: fmt.Sprintf("attempt %d diverged at step %s", a.Number, humanize.Comma(a.Step))})
-		}
-	}
-	return marks
-}
-
-// tokensAt is how many tokens were trained on at a step, as far as the points tell.
-func tokensAt(series []runs.Series, step int64) int64 {
-	var tokens int64
-	for _, s := range series {
-		for _, p := range s.Points {
-			if p.Step <= step {
-				tokens = max(tokens, p.Tokens)
-			}
-		}
-	}
-	return tokens
-}
-
-// thin keeps at most n marks, evenly chosen, the first and the last included.
-func thin(marks []Mark, n int) []Mark {
-	if len(marks) <= n {
-		return marks
-	}
-	kept := make([]Mark, n)
-	for i := range kept {
-		kept[i] = marks[i*(len(marks)-1)/(n-1)]
-	}
-	return kept
-}
-
 // Bounds returns the range of the finite values, ok false when there are none.
 func (c Curve) Bounds() (low, high float64, ok bool) {
 	low, high = math.Inf(1), math.Inf(-1)
@@ -174,61 +121,96 @@ func (c Curve) Bounds() (low, high float64, ok bool) {
 	return low, high, ok
 }
 
-// Summary describes the curve in words: its last value, and its best one where a
-// direction is known.
-func (c Curve) Summary() string {
-	if len(c.Points) == 0 {
+// Summary describes a curve of the chart in words: its last value, and its best one
+// where a direction is known. The best of a noisy curve is the luckiest of its
+// values, so that a smoothed curve gives its running mean instead.
+func (c Chart) Summary(curve Curve) string {
+	if len(curve.Points) == 0 {
 		return "no points"
 	}
-	text := "last " + number(c.Points[len(c.Points)-1].Value)
-	low, high, ok := c.Bounds()
+	last := curve.Points[len(curve.Points)-1].Value
+	text := "last " + c.value(last)
+	low, high, ok := curve.Bounds()
 	switch {
-	case !ok || len(c.Points) == 1:
+	case curve.Smooth != nil:
+		if mean := curve.Smooth[len(curve.Smooth)-1].Value; finite(mean) {
+			text = "running mean " + c.value(mean) + ", " + text
+		}
+	case !ok || len(curve.Points) == 1 || isTrainingLoss(curve.Name):
 	case low == high:
 		text += ", constant"
-	case c.Better == "lower":
-		text += ", best " + number(low)
-	case c.Better == "higher":
-		text += ", best " + number(high)
+	case c.Scale == ScaleShare:
+		text = "first " + c.value(curve.Points[0].Value) + ", " + text
+	case curve.Better == "lower":
+		text += ", best " + c.value(low)
+	case curve.Better == "higher":
+		text += ", best " + c.value(high)
 	default:
-		text += ", " + number(low) + " to " + number(high)
+		text += ", " + c.value(low) + " to " + c.value(high)
+	}
+	if curve.Level.Label != "" {
+		text += ", " + curve.Level.Label + " " + c.value(curve.Level.Value)
 	}
 	return text
 }
 
-// NonFinite lists the chart's non-finite stretches for its caption: the first in
-// words, the others counted.
-func (c Chart) NonFinite() []Mark {
-	var first []Mark
-	more := 0
-	for _, m := range c.Marks {
-		switch {
-		case m.Kind != MarkNonFinite:
-		case first == nil:
-			m.Label += " at " + count64(m.X) + " " + plural(string(c.Axis))
-			first = []Mark{m}
-		default:
-			more++
-		}
+// value prints a value of the chart.
+func (c Chart) value(v float64) string {
+	if c.Scale == ScaleShare {
+		return percent(v)
 	}
-	if more > 0 {
-		first[0].Label += fmt.Sprintf(", and %d more such marks", more)
-	}
-	return first
+	return number(v)
 }
 
-// AttemptMarks lists resumes and divergences once for all charts, which share them.
-func (page RunPage) AttemptMarks() []Mark {
-	var marks []Mark
-	for _, c := range page.Charts {
-		for _, m := range c.Marks {
-			known := slices.ContainsFunc(marks, func(k Mark) bool { return k.Label == m.Label })
-			if m.Kind != MarkNonFinite && !known {
-				marks = append(marks, m)
+// Description says in one line what the picture shows.
+func (c Chart) Description() string {
+	text := visible(c.Title)
+	if c.Unit != "" {
+		text += " in " + visible(c.Unit)
+	}
+	text += " against " + plural(string(c.Axis))
+	for _, curve := range c.Curves {
+		text += "; " + visible(curve.Name) + ": " + c.Summary(curve)
+	}
+	return text
+}
+
+// Reading explains what the chart holds besides plain lines, "" if nothing.
+func (c Chart) Reading() string {
+	text := ""
+	for _, curve := range c.Curves {
+		if curve.Smooth != nil {
+			text = fmt.Sprintf("bold: exponential running mean, span 1/%d of the run", smoothingShare)
+			if c.Family == "" {
+				text += fmt.Sprintf(" (%s %s)", tick(round((c.Right-c.Left)/smoothingShare, 2)), plural(string(c.Axis)))
 			}
+			text += "; pale: as recorded"
+			break
 		}
 	}
-	return marks
+	for _, curve := range c.Curves {
+		if len(curve.Intervals) > 0 {
+			text = join(text, "whiskers: 95% interval")
+			break
+		}
+	}
+	for _, curve := range c.Curves {
+		if curve.Level.Label != "" {
+			text = join(text, "dashed: "+curve.Level.Label)
+			break
+		}
+	}
+	if c.Scale == ScaleLog {
+		text = join(text, "logarithmic axis")
+	}
+	return text
+}
+
+func join(text, more string) string {
+	if text == "" {
+		return more
+	}
+	return text + "; " + more
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

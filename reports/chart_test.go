@@ -28,7 +28,7 @@ func noisySeries(n int) runs.Series {
 
 func TestDecimateKeepsWhatIsSeen(t *testing.T) {
 	const n, buckets = 100_000, 400
-	all := newCharts([]runs.Series{noisySeries(n)}, nil)[0].Curves[0].Points
+	all := newCharts([]runs.Series{noisySeries(n)}, record{})[0].Curves[0].Points
 	kept := decimate(all, buckets)
 	if len(kept) > 5*buckets {
 		t.Errorf("%d points are left, want at most %d", len(kept), 5*buckets)
@@ -62,7 +62,7 @@ func TestChartsKeepDifferentThingsApart(t *testing.T) {
 		series("branch_share/swa 0", ""), series("branch_share/mlp 0", ""), // no unit, siblings
 		series("router/0/load", ""), series("router/1/load", ""), // no unit, not siblings
 		series("tokens_per_second", "tok/s"), series("memory", "tok/s"),
-	}, nil)
+	}, record{})
 	var got []string
 	for _, c := range charts {
 		var names []string
@@ -99,24 +99,13 @@ func TestScoresBecomeCurvesOnce(t *testing.T) {
 	}
 }
 
-func TestLargeGroupsAreSplit(t *testing.T) {
-	var series []runs.Series
-	for i := range maxCurvesPerChart + 1 {
-		series = append(series, runs.Series{Name: "router/load/" + string(rune('a'+i)), Unit: "share"})
-	}
-	charts := newCharts(series, nil)
-	if len(charts) != 2 || len(charts[0].Curves) != maxCurvesPerChart || charts[0].ID == charts[1].ID {
-		t.Errorf("%d charts", len(charts))
-	}
-}
-
 func TestNonFiniteValuesAreGapsWithMarks(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(-1)
 	s := runs.Series{Name: "train/loss", Unit: "nats"}
 	for i, v := range []float64{5, nan, inf, 4, 3, nan, 2} {
 		s.Points = append(s.Points, runs.Point{Step: int64(i), Tokens: int64(i) * 100, Value: v})
 	}
-	chart := newCharts([]runs.Series{s}, nil)[0]
+	chart := newCharts([]runs.Series{s}, record{})[0]
 	if len(chart.Marks) != 2 || chart.Marks[0].X != 100 || chart.Marks[1].X != 500 {
 		t.Errorf("marks %+v, want one at 100 and one at 500", chart.Marks)
 	}
@@ -132,10 +121,11 @@ func TestNonFiniteValuesAreGapsWithMarks(t *testing.T) {
 	}
 	// Three stretches (5 | 4 3 | 2): one line, since a point alone makes none, four
 	// dots, and two strokes for each cross.
-	if got := strings.Count(string(svg), `;stroke:var(--c1)`); got != 1 {
+	colour := curveVariable(chart.Curves[0].Colour)
+	if got := strings.Count(string(svg), ";stroke:"+colour); got != 1 {
 		t.Errorf("%d lines, want 1", got)
 	}
-	if got := strings.Count(string(svg), `"fill:var(--c1)`); got != 4 {
+	if got := strings.Count(string(svg), `"fill:`+colour); got != 4 {
 		t.Errorf("%d dots, want 4", got)
 	}
 	if got := strings.Count(string(svg), "stroke:var(--alert)"); got != 4 {
@@ -204,12 +194,12 @@ func TestDegenerateCurvesAreDrawn(t *testing.T) {
 		"same step": {{Step: math.MaxInt64, Value: 1}, {Step: math.MaxInt64, Value: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			chart := newCharts([]runs.Series{{Name: "m", Points: points}}, nil)[0]
+			chart := newCharts([]runs.Series{{Name: "m", Points: points}}, record{})[0]
 			svg, err := chart.SVG()
 			if err != nil {
 				t.Fatal(err)
 			}
-			drawn := strings.Contains(string(svg), "var(--c1)")
+			drawn := strings.Contains(string(svg), curveVariable(chart.Curves[0].Colour))
 			if want := len(points) > 0 && finite(points[0].Value); drawn != want {
 				t.Errorf("curve drawn: %v, want %v", drawn, want)
 			}
@@ -225,7 +215,7 @@ func TestAxisFallsBackToSteps(t *testing.T) {
 	charts := newCharts([]runs.Series{
 		{Name: "a", Points: []runs.Point{{Step: 5, Value: 1}}},
 		{Name: "b", Points: []runs.Point{{Step: 5, Tokens: 5120, Value: 1}}},
-	}, nil)
+	}, record{})
 	if charts[0].Axis != AxisSteps || charts[1].Axis != AxisTokens {
 		t.Errorf("axes %s and %s", charts[0].Axis, charts[1].Axis)
 	}
@@ -240,7 +230,7 @@ func TestManyNonFiniteMarksAreThinned(t *testing.T) {
 		}
 		s.Points = append(s.Points, runs.Point{Step: int64(i), Value: v})
 	}
-	chart := newCharts([]runs.Series{s}, nil)[0]
+	chart := newCharts([]runs.Series{s}, record{})[0]
 	if n := len(chart.Marks); n != maxNonFiniteMarks || chart.Marks[0].X != 1 || chart.Marks[n-1].X != 9999 {
 		t.Errorf("%d marks", n)
 	}

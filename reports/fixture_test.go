@@ -20,8 +20,9 @@ func smallRecord() record {
 	r := record{run: runs.Run{
 		ID: id, Name: "small", Notes: "What a page holds.", Tags: []string{"ladder"},
 		State: runs.Diverged, Seed: 7, Created: start, Step: 40, Tokens: 40960, SpecHash: "9f2c64d1",
-		Spec:       "name: small\nseed: 7\n",
-		Provenance: map[string]string{"kernels": "portable", "cpu": "a test"},
+		Spec: "name: small\nseed: 7\ncorpus:\n  tasks:\n    - {name: shift, kind: shift, min: 6, max: 6}\n    - {name: sums, kind: add, min: 0, max: 0}\n",
+		Provenance: map[string]string{"kernels": "portable", "cpu": "a test", "steps": "80", "parameters": "1132224", "body_parameters": "607936",
+			"model": "d_model 128, lin swa", "code_version": "0123456789abcdef0123456789abcdef01234567", "code_dirty": "true", "module:example.org/library": "v1.2.3"},
 		Attempts: []runs.Attempt{
 			{AttemptInfo: runs.AttemptInfo{Host: "box", Core: 3, Kernels: "portable"}, Number: 1, State: runs.Interrupted,
 				Message: "interrupt signal", Started: start, Ended: start.Add(71 * time.Second), Step: 22, Tokens: 22528},
@@ -43,6 +44,7 @@ func smallRecord() record {
 		return 8 - float64(step)/10
 	})
 	add("validation/loss", "nats", "lower", 10, func(step int64) float64 { return 7.5 - float64(step)/20 })
+	add("probe/shift", "", "", 20, func(step int64) float64 { return float64(step) / 50 })
 	add("train/lr", "", "", 4, func(int64) float64 { return 3e-4 })
 	for _, step := range []int64{20, 40} {
 		r.scores = append(r.scores,
@@ -54,7 +56,17 @@ func smallRecord() record {
 		r.artifacts = append(r.artifacts, runs.Artifact{Step: step, Kind: "checkpoint", Path: "runs/" + id + "/step.safetensors", SHA256: "bf4a", Bytes: 15324532})
 	}
 	r.tables = append(r.tables, runs.Table{Name: "corpus", Columns: []string{"figure", "value"}, Rows: [][]string{{"unigram entropy", "6.052 nats"}}})
-	r.events = []runs.Event{{Step: 40, Kind: "diverged", Text: "loss is NaN", Elapsed: time.Minute, Attempt: 2}}
+	for _, step := range []int64{20, 40} {
+		r.tables = append(r.tables, runs.Table{Step: step, Name: "probe samples", Columns: []string{"task", "prompt", "answer", "expected", "right"},
+			Rows: [][]string{{"shift", "<|bos|>│a\n│b│<|mark|>", "a", "a", "yes"}}})
+	}
+	r.gone = map[string]bool{"runs/" + id + "/step.safetensors": true}
+	r.events = []runs.Event{
+		{Step: 0, Kind: "phase", Text: "phase 1 of 2: shift 100", Attempt: 1},
+		{Step: 12, Kind: "phase", Text: "phase 2 of 2: go 70, shift 30", Attempt: 1},
+		{Step: 20, Kind: "phase", Text: "phase 2 of 2: go 70, shift 30", Attempt: 2},
+		{Step: 40, Kind: "diverged", Text: "loss is NaN", Elapsed: time.Minute, Attempt: 2},
+	}
 	return r
 }
 

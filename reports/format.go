@@ -33,6 +33,22 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
+// percent prints a share as the terminal does.
+func percent(share float64) string {
+	if !finite(share) {
+		return number(share)
+	}
+	return strconv.FormatFloat(100*share, 'f', 1, 64) + "%"
+}
+
+// wholePercent prints a share on an axis.
+func wholePercent(share float64) string {
+	if share == 0 {
+		return "0%" // also the zero with a sign
+	}
+	return strconv.FormatFloat(round(100*share, 6), 'f', -1, 64) + "%"
+}
+
 // scientific prints v as 3e-4, without the zero padding of the exponent.
 func scientific(v float64, digits int) string {
 	text := strconv.FormatFloat(v, 'e', digits-1, 64)

@@ -10,8 +10,14 @@ import (
 	"harness/runs"
 )
 
-// maxCurvesPerChart keeps a chart readable; a larger group is split in order.
-const maxCurvesPerChart = 8
+// A group of more than maxCurvesPerChart curves becomes a family of small charts, one
+// for each curve. Beyond maxFamily that would be a wall of charts: such a group is
+// split in order, maxCurvesInCrowd to a chart.
+const (
+	maxCurvesPerChart = 3
+	maxFamily         = 24
+	maxCurvesInCrowd  = 8
+)
 
 // maxPeakRatio is how far the peaks of metrics without a unit may lie apart on one
 // axis; the lower one would be a flat line beyond it.
@@ -21,9 +27,10 @@ const maxPeakRatio = 100
 // they have the same name prefix, the same unit and the same side of the
 // train/validation split: a sampled training loss is not comparable with a
 // validation loss. Where no unit says that scales agree, they must be siblings
-// whose values do.
-func newCharts(series []runs.Series, attempts []runs.Attempt) []Chart {
-	series = inheritUnits(series)
+// whose values do. r says what else happened, and how sure scores are.
+func newCharts(series []runs.Series, r record) []Chart {
+	tokensAt := tokenCounter(series)
+	series, unigram := takeUnigram(inheritUnits(series))
 	type key struct{ group, unit, split string }
 	members := map[key][]runs.Series{}
 	for _, s := range series {
@@ -39,28 +46,78 @@ func newCharts(series []runs.Series, attempts []runs.Attempt) []Chart {
 	var groups [][]runs.Series
 	for k, group := range members {
 		parts := [][]runs.Series{group}
-		if k.unit == "" {
+		if k.unit == "" && !slices.ContainsFunc(group, func(s runs.Series) bool { return chartRank(s.Name) == rankScore }) {
 			parts = splitByPeak(group)
 		}
 		for _, part := range parts {
-			slices.SortStableFunc(part, func(a, b runs.Series) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortStableFunc(part, func(a, b runs.Series) int { return compareNames(a.Name, b.Name) })
 			groups = append(groups, part)
 		}
 	}
 	slices.SortFunc(groups, func(a, b []runs.Series) int {
 		return cmp.Or(cmp.Compare(chartRank(a[0].Name), chartRank(b[0].Name)),
-			strings.Compare(a[0].Name, b[0].Name), strings.Compare(a[0].Unit, b[0].Unit))
+			compareNames(a[0].Name, b[0].Name), strings.Compare(a[0].Unit, b[0].Unit))
 	})
 	var charts []Chart
 	for _, group := range groups {
-		for part := range slices.Chunk(group, maxCurvesPerChart) {
-			chart := newChart(part)
-			chart.Marks = append(attemptMarks(chart.Axis, series, attempts), chart.Marks...)
-			chart.ID = fmt.Sprintf("chart-%d", len(charts)+1)
+		for _, chart := range arrange(group) {
+			chart.Marks = append(r.marks(chart.Axis, tokensAt), chart.Marks...)
 			charts = append(charts, chart)
 		}
 	}
+	slices.SortStableFunc(charts, func(a, b Chart) int { return cmp.Compare(placeOf(a), placeOf(b)) })
+	for i := range charts {
+		charts[i].ID = fmt.Sprintf("chart-%d", i+1)
+	}
 	shareAxes(charts)
+	compareWithUnigram(charts, unigram)
+	compareWithChance(charts, r.scores)
+	smoothCharts(charts)
+	scaleCharts(charts)
+	return charts
+}
+
+// placeOf puts the losses that stand alone, which are compared most, side by side
+// before the families.
+func placeOf(c Chart) int {
+	if c.Family == "" && chartRank(c.Curves[0].Name) <= rankLoss {
+		return 0
+	}
+	return 1
+}
+
+// arrange lays a group of series out as one chart, or as a family of small ones. The
+// whole that the others are parts of then gets a chart of its own.
+func arrange(group []runs.Series) []Chart {
+	switch {
+	case len(group) <= maxCurvesPerChart:
+		return []Chart{newChart(group)}
+	case len(group) > maxFamily:
+		var charts []Chart
+		for part := range slices.Chunk(group, maxCurvesInCrowd) {
+			charts = append(charts, newChart(part))
+		}
+		return charts
+	}
+	isWhole := func(s runs.Series) bool {
+		return slices.ContainsFunc(group, func(part runs.Series) bool { return parentOf(part.Name) == s.Name })
+	}
+	var charts []Chart
+	var parts []runs.Series
+	for _, s := range group {
+		if isWhole(s) {
+			charts = append(charts, newChart([]runs.Series{s}))
+		} else {
+			parts = append(parts, s)
+		}
+	}
+	family := chartTitle(parts)
+	for _, s := range parts {
+		chart := newChart([]runs.Series{s})
+		chart.Family = cmp.Or(family, "others")
+		chart.Title = cmp.Or(strings.TrimPrefix(s.Name, family+"/"), s.Name)
+		charts = append(charts, chart)
+	}
 	return charts
 }
 
@@ -125,7 +182,9 @@ func shareAxes(charts []Chart) {
 				}
 			}
 			for _, m := range c.Marks {
-				left, right = min(left, m.X), max(right, m.X)
+				if m.Kind != MarkPhase { // a fork begins long after the first phase
+					left, right = min(left, m.X), max(right, m.X)
+				}
 			}
 		}
 		if left > 0 && left < right/5 {
@@ -144,45 +203,6 @@ func shareAxes(charts []Chart) {
 			}
 		}
 	}
-}
-
-// scoreSeries turns probe scores into series, so that they are drawn by the same
-// code as metrics. A task that is also logged as a metric is left to it, and one
-// measured only once to the score table.
-func scoreSeries(scores []runs.Score, metrics []runs.Series) []runs.Series {
-	logged := map[string]bool{}
-	for _, s := range metrics {
-		if prefix, task, grouped := strings.Cut(s.Name, "/"); grouped && isProbeWord(prefix) {
-			logged[task] = true
-		}
-	}
-	type probe struct {
-		task string
-		seed int64
-	}
-	byProbe := map[probe]*runs.Series{}
-	seeds := map[string]int{}
-	for _, s := range sortedScores(scores) {
-		p := probe{s.Name, s.Seed}
-		if logged[s.Name] {
-			continue
-		}
-		if byProbe[p] == nil {
-			name := "score/" + s.Name
-			if seeds[s.Name]++; seeds[s.Name] > 1 {
-				name += fmt.Sprintf(" (seed %d)", s.Seed)
-			}
-			byProbe[p] = &runs.Series{Name: name, Unit: s.Unit}
-		}
-		byProbe[p].Points = append(byProbe[p].Points, runs.Point{Step: s.Step, Tokens: s.Tokens, Value: s.Value, Attempt: s.Attempt})
-	}
-	var series []runs.Series
-	for _, s := range byProbe {
-		if len(s.Points) > 1 {
-			series = append(series, *s)
-		}
-	}
-	return series
 }
 
 // chartTitle is what the curves' names have in common, by whole path elements.
@@ -235,28 +255,68 @@ func nameWords(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("/_-. ", r) })
 }
 
-// chartRank orders the page: losses first (training, then validation), then
-// scores, then what every run logs, then the rest by name.
+// Ranks of charts, in the order of the page: losses (training, then validation, then per byte),
+// scores, what every run logs, then the rest by name.
+const (
+	rankTrainingLoss = iota
+	rankValidationLoss
+	rankBits
+	rankLoss
+	rankScore
+	rankLearningRate
+	rankGradient
+	rankSpeed
+	rankOther
+)
+
 func chartRank(name string) int {
 	words := nameWords(name)
 	has := func(want ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(want, w) })
 	}
+	isLoss := has("loss", "perplexity", "bits")
 	switch {
-	case has("loss", "perplexity") && splitOf(name) == "train":
-		return 0
-	case has("loss", "perplexity") && splitOf(name) == "validation":
-		return 1
-	case has("loss", "perplexity"):
-		return 2
+	case isLoss && splitOf(name) == "train":
+		return rankTrainingLoss
+	case has("bits") && splitOf(name) == "validation":
+		return rankBits
+	case isLoss && splitOf(name) == "validation":
+		return rankValidationLoss
+	case isLoss:
+		return rankLoss
 	case slices.ContainsFunc(words, isProbeWord):
-		return 3
+		return rankScore
 	case has("lr", "rate"):
-		return 4
+		return rankLearningRate
 	case has("grad", "gradient"):
-		return 5
+		return rankGradient
 	case has("tok", "throughput", "tps") || strings.Contains(name, "tokens_per"):
-		return 6
+		return rankSpeed
 	}
-	return 7
+	return rankOther
+}
+
+// compareNames orders names as a reader would: "layers.2" before "layers.10".
+func compareNames(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x == "" || y == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		p, q := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if order := cmp.Or(cmp.Compare(len(p), len(q)), strings.Compare(p, q)); order != 0 {
+			return order
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits is the number that text begins with, "" if it begins otherwise.
+func digits(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }

@@ -43,33 +43,44 @@ func eventTable(events []runs.Event) Table {
 }
 
 // artifactTable lists the run's files, those in its own directory by their short
-// path.
-func artifactTable(artifacts []runs.Artifact, runID string) Table {
+// path. gone holds the paths of those that are no longer on disk.
+func artifactTable(artifacts []runs.Artifact, runID string, gone map[string]bool) Table {
 	runDir := "runs/" + runID + "/"
 	t := Table{
 		Title:   "Files",
 		Note:    "in " + runDir + " of the store",
-		Columns: []string{"step", "kind", "path", "size", "sha256"},
-		Numeric: []bool{true, false, false, true, false},
+		Columns: []string{"step", "kind", "path", "on disk", "size", "sha256"},
+		Numeric: []bool{true, false, false, false, true, false},
 	}
 	for _, a := range artifacts {
 		size := fmt.Sprintf("%d B", a.Bytes)
 		if a.Bytes >= 0 {
 			size = humanize.IBytes(uint64(a.Bytes))
 		}
-		t.Rows = append(t.Rows, []string{humanize.Comma(a.Step), a.Kind, strings.TrimPrefix(a.Path, runDir), size, a.SHA256})
+		there := "yes"
+		if gone[a.Path] {
+			there = "gone"
+			t.Meaning = "Gone: not on disk when this page was written. A run keeps its newest checkpoints and prunes the older ones."
+		}
+		t.Rows = append(t.Rows, []string{humanize.Comma(a.Step), a.Kind, strings.TrimPrefix(a.Path, runDir), there, size, a.SHA256})
 	}
 	return t
 }
 
-// provenance says what a reader needs to make the run again.
-func provenance(run runs.Run) []Fact {
-	var facts []Fact
+// provenance says what a reader needs to make the run again: what is known of the
+// program and the machine, and the versions of the program's libraries.
+func provenance(run runs.Run) (facts, libraries []Fact) {
 	for _, key := range slices.Sorted(maps.Keys(run.Provenance)) {
-		facts = append(facts, Fact{Label: key, Value: run.Provenance[key]})
+		fact := Fact{Label: key, Value: run.Provenance[key]}
+		if module, isModule := strings.CutPrefix(key, "module:"); isModule {
+			fact.Label = module
+			libraries = append(libraries, fact)
+			continue
+		}
+		facts = append(facts, fact)
 	}
 	if run.SpecHash != "" {
 		facts = append(facts, Fact{Label: "spec hash", Value: run.SpecHash})
 	}
-	return facts
+	return facts, libraries
 }

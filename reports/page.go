@@ -22,14 +22,17 @@ type RunPage struct {
 	Problem     string
 	Facts       []Fact
 	Scores      []ScoreRow
-	Generations []GenerationStep // newest first
+	Samples     *Table // prompts of the newest probing and how they were answered; nil if none
 	Charts      []Chart
-	Tables      []Table
+	Generations []GenerationStep // newest first
+	Inputs      []Table          // of the model and of the corpus
+	Tables      []Table          // the others
+	Spec        string           // resolved, YAML
 	Attempts    Table
 	Events      Table
 	Artifacts   Table
-	Spec        string // resolved, YAML
 	Provenance  []Fact
+	Libraries   []Fact // versions of the modules the program was built from
 }
 
 // Fact is one labelled figure of the header or of the provenance list.
@@ -41,12 +44,8 @@ type Fact struct {
 
 // ScoreRow is the newest score of one task, beside its chance level.
 type ScoreRow struct {
-	Name                     string
-	Value, Low, High, Chance float64 // NaN where unknown
-	N                        int
-	Seed                     int64
-	Step, Tokens             int64
-	Unit                     string
+	runs.Score
+	Asks string // what the task asks, "" where unknown
 }
 
 // GenerationStep is what the model wrote at one step, with the scores of then.
@@ -67,6 +66,7 @@ type Sample struct {
 type Table struct {
 	Title   string
 	Note    string
+	Meaning string // one sentence on what the columns mean, "" where they speak for themselves
 	Columns []string
 	Numeric []bool
 	Rows    [][]string

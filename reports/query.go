@@ -2,7 +2,11 @@ package reports
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"harness/runs"
 )
@@ -16,6 +20,7 @@ type record struct {
 	events      []runs.Event
 	artifacts   []runs.Artifact
 	tables      []runs.Table
+	gone        map[string]bool // paths of artifacts that are no longer on disk
 }
 
 // LoadRun reads a run from the store and lays out its page. runID is an id or
@@ -48,8 +53,21 @@ func query(ctx context.Context, store *runs.Store, runID string) (r record, err 
 	if r.artifacts, err = store.Artifacts(ctx, id); err != nil {
 		return r, fmt.Errorf("read artifacts of run %s: %w", runID, err)
 	}
+	r.gone = map[string]bool{}
+	for _, a := range r.artifacts {
+		r.gone[a.Path] = isGone(store.Dir(), a.Path)
+	}
 	if r.tables, err = store.Tables(ctx, id); err != nil {
 		return r, fmt.Errorf("read tables of run %s: %w", runID, err)
 	}
 	return r, nil
+}
+
+// isGone says whether a file of the store is certain not to exist.
+func isGone(dir, path string) bool {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }

@@ -56,7 +56,7 @@ type drawnChart struct {
 func (page RunPage) Render(w io.Writer, assets Assets) error {
 	view := struct {
 		Page    RunPage
-		Charts  []drawnChart
+		Charts  [][]drawnChart // one, or a family
 		Policy  string
 		Style   template.HTML
 		Scripts []template.HTML
@@ -74,7 +74,11 @@ func (page RunPage) Render(w io.Writer, assets Assets) error {
 				return err
 			}
 		}
-		view.Charts = append(view.Charts, drawn)
+		if n := len(view.Charts); n > 0 && chart.Family != "" && sameFamily(view.Charts[n-1][0].Chart, chart) {
+			view.Charts[n-1] = append(view.Charts[n-1], drawn)
+			continue
+		}
+		view.Charts = append(view.Charts, []drawnChart{drawn})
 	}
 	var scripts []string
 	if interactive {
@@ -99,6 +103,8 @@ func (page RunPage) Render(w io.Writer, assets Assets) error {
 	return err
 }
 
+func sameFamily(a, b Chart) bool { return a.Family == b.Family && a.Unit == b.Unit && a.Axis == b.Axis }
+
 // contentPolicy forbids the page every network access, and every script but the
 // given ones, by their hashes: should text ever escape its context, the browser
 // would still refuse to run it. Inline styles are what the SVGs are made of.
@@ -117,9 +123,8 @@ func contentPolicy(scripts []string) string {
 func pageFuncs() template.FuncMap {
 	return template.FuncMap{
 		"count":      func(n int64) string { return humanize.Comma(n) },
-		"score":      scoreText,
 		"scoreBar":   scoreBar,
-		"colour":     func(i int) int { return i%maxCurvesPerChart + 1 },
+		"colour":     func(i int) int { return i%paletteSize + 1 },
 		"markKey":    markKey,
 		"stateClass": stateClass,
 		"cellClass":  cellClass,
@@ -154,6 +159,8 @@ func markKey(kind MarkKind) template.HTML {
 	switch kind {
 	case MarkNonFinite:
 		return `<line class="alert" x1="4" y1="1" x2="10" y2="7"/><line class="alert" x1="4" y1="7" x2="10" y2="1"/>`
+	case MarkPhase:
+		return `<line x1="7" y1="0" x2="7" y2="8"/>`
 	case MarkDiverged:
 		return `<line class="alert" x1="7" y1="0" x2="7" y2="8"/>`
 	}

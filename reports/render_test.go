@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -173,7 +174,7 @@ func TestNewestGenerationsAreOpenAndStandBesideScores(t *testing.T) {
 	}
 	for i, want := range []string{"step 40", "step 20"} {
 		summary := textOf(elements(steps[i], "summary")[0])
-		if !strings.HasPrefix(summary, want) || !strings.Contains(summary, "shift") || !strings.Contains(summary, "chance 0.071") {
+		if !strings.HasPrefix(summary, want) || !strings.Contains(summary, "shift") || !strings.Contains(summary, "chance 7.1%") {
 			t.Errorf("summary %d is %q", i, summary)
 		}
 		open := false
@@ -203,14 +204,98 @@ func TestEmptyRun(t *testing.T) {
 }
 
 func TestPageWeight(t *testing.T) {
-	r := record{run: runs.Run{ID: "01K7", State: runs.Finished}}
-	for i := range 20 {
-		s := noisySeries(100_000)
-		s.Name += "/" + string(rune('a'+i))
-		r.series = append(r.series, s)
-	}
 	const limit = 3 << 20
-	if size := len(renderPage(t, newRunPage(r), fakeECharts())); size > limit {
-		t.Errorf("20 long curves weigh %d bytes, limit %d", size, limit)
+	for name, format := range map[string]string{"a family": "train/loss/%d", "each its own chart": "train/loss %d", "as they are": "m%d"} {
+		t.Run(name, func(t *testing.T) {
+			r := record{run: runs.Run{ID: "01K7", State: runs.Finished}}
+			for i := range 20 {
+				s := noisySeries(100_000)
+				s.Name = fmt.Sprintf(format, i)
+				r.series = append(r.series, s)
+			}
+			if size := len(renderPage(t, newRunPage(r), fakeECharts())); size > limit {
+				t.Errorf("20 long curves weigh %d bytes, limit %d", size, limit)
+			} else {
+				t.Logf("%d bytes", size)
+			}
+		})
+	}
+}
+
+func TestSectionsStandInTheOrderOfWorth(t *testing.T) {
+	page := renderPage(t, newRunPage(smallRecord()), Assets{})
+	root := parsePage(t, page)
+	var order []string
+	for _, s := range elements(elements(root, "main")[0], "section") {
+		if id := attribute(s, "id"); id != "" {
+			order = append(order, id)
+		}
+	}
+	if want := "scores curves generations inputs tables spec record"; strings.Join(order, " ") != want {
+		t.Errorf("sections %q, want %q", order, want)
+	}
+	last := -1
+	for _, want := range []string{`class="facts"`, `>Probe samples `, `>Attempts<`, `>Events `, `>Files `, `>Provenance<`, `>Modules `} {
+		at := strings.Index(page, want)
+		if at <= last {
+			t.Errorf("%s stands at %d, what comes before it at %d", want, at, last)
+		}
+		last = at
+	}
+}
+
+func TestOnlyTheSpecIsOpenOfTheLongLists(t *testing.T) {
+	root := parsePage(t, renderPage(t, newRunPage(smallRecord()), Assets{}))
+	open := map[string]bool{}
+	for _, d := range elements(root, "details") {
+		name, _, _ := strings.Cut(textOf(elements(d, "summary")[0]), " ")
+		for _, a := range d.Attr {
+			open[name] = open[name] || a.Key == "open"
+		}
+	}
+	for name, want := range map[string]bool{"Spec": true, "Probe": false, "Modules": false} {
+		if open[name] != want {
+			t.Errorf("%s is open: %v, want %v", name, open[name], want)
+		}
+	}
+	if modules := textOf(byClass(root, "details", "libraries")[0]); !strings.Contains(modules, "example.org/libraryv1.2.3") {
+		t.Errorf("modules are %q", modules)
+	}
+}
+
+func TestProbeSamplesAreTheNewestOnOneLine(t *testing.T) {
+	r := smallRecord()
+	r.tables[len(r.tables)-1].Rows[0][2] = "newest"
+	page := newRunPage(r)
+	if page.Samples == nil || page.Samples.Note != "at step 40" || page.Samples.Rows[0][1] != "<|bos|>│a↵│b│<|mark|>" || page.Samples.Rows[0][2] != "newest" {
+		t.Fatalf("samples %+v", page.Samples)
+	}
+	text := textOf(byClass(parsePage(t, renderPage(t, page, Assets{})), "details", "samples")[0])
+	if !strings.Contains(text, "teacher-forced: one asked word per prompt") || strings.Contains(text, "earlier") {
+		t.Errorf("samples read %q", text)
+	}
+}
+
+func TestTablesOfOursAreExplained(t *testing.T) {
+	r := smallRecord()
+	r.tables = []runs.Table{{Name: "norm gains", Columns: []string{"gain"}}, {Name: "branches", Columns: []string{"branch"}}, {Name: "mine", Columns: []string{"x"}}}
+	text := textOf(parsePage(t, renderPage(t, newRunPage(r), Assets{})))
+	for _, want := range []string{"(Σw²)² / Σw⁴", "rms of what a branch adds / rms of the residual stream"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("the page says %d times %q", strings.Count(text, want), want)
+		}
+	}
+}
+
+func TestPrunedFilesAreCalledGone(t *testing.T) {
+	r := smallRecord()
+	r.artifacts[0].Path = "runs/" + r.run.ID + "/kept.safetensors"
+	table := newRunPage(r).Artifacts
+	if table.Rows[0][2] != "kept.safetensors" || table.Rows[0][3] != "yes" || table.Rows[1][3] != "gone" || table.Meaning == "" {
+		t.Errorf("files %+v", table)
+	}
+	r.gone = nil
+	if table := newRunPage(r).Artifacts; table.Rows[1][3] != "yes" || table.Meaning != "" {
+		t.Errorf("files %+v, where none is gone", table)
 	}
 }

@@ -50,7 +50,7 @@ func TestWriteRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := textOf(parsePage(t, string(page)))
-	for _, want := range []string{"stored", "diverged", "loss is NaN", "4 nats", "shift", "0.500", "Go is a \ufffd</script>", "3,298,144", "w.safetensors", "feed", "name: stored", "a test", "portable", run.ID} {
+	for _, want := range []string{"stored", "diverged", "loss is NaN", "4 nats", "shift", "50.0%", "gone", "Go is a \ufffd</script>", "3,298,144", "w.safetensors", "feed", "name: stored", "a test", "portable", run.ID} {
 		if !strings.Contains(text, want) {
 			t.Errorf("page lacks %q", want)
 		}

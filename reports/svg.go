@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
-	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -18,13 +18,19 @@ import (
 )
 
 // Size of the drawing. It scales with the page; 420 wide keeps tick labels
-// legible both on a phone (390) and in a two-column desktop layout.
+// legible both on a phone (390) and in a two-column desktop layout. The charts of a
+// family stand two or three to a row.
 const (
-	svgWidth  = 420 * vg.Length(1)
-	svgHeight = 220 * vg.Length(1)
-	// svgBuckets bounds a curve's points in the SVG: more than its width in
-	// pixels would add weight and no ink.
-	svgBuckets = 160
+	svgWidth    = 420 * vg.Length(1)
+	svgHeight   = 220 * vg.Length(1)
+	smallWidth  = 270 * vg.Length(1)
+	smallHeight = 150 * vg.Length(1)
+	// The points of a curve in the SVG are bounded by these many buckets: more than
+	// its width in pixels would add weight and no ink.
+	svgBuckets   = 160
+	smallBuckets = 90
+	// dottedUpTo is how many points are few enough to show each one as a dot.
+	dottedUpTo = 24
 )
 
 // The plot library knows only fixed colours, the page has light, dark and print
@@ -36,10 +42,10 @@ var (
 	alertColour = color.RGBA{R: 1, G: 2, B: 5, A: 255}
 )
 
-func curveColour(i int) color.RGBA { return color.RGBA{R: 2, G: 2, B: uint8(i), A: 255} }
+func curveColour(i int) color.RGBA { return color.RGBA{R: 2, G: 2, B: uint8(i % paletteSize), A: 255} }
 
-// curveVariable is the CSS variable that holds the colour of curve i.
-func curveVariable(i int) string { return fmt.Sprintf("var(--c%d)", i%maxCurvesPerChart+1) }
+// curveVariable is the CSS variable that holds colour i of the palette.
+func curveVariable(i int) string { return fmt.Sprintf("var(--c%d)", i%paletteSize+1) }
 
 // SVG draws the chart as an inline SVG element that follows the page's colours.
 func (c Chart) SVG() (template.HTML, error) {
@@ -51,64 +57,79 @@ func (c Chart) SVG() (template.HTML, error) {
 	p.Y.Tick.LineStyle.Width = 0
 
 	p.X.Min, p.X.Max = c.Left, c.Right
-	p.Y.Min, p.Y.Max = c.yRange()
+	p.Y.Min, p.Y.Max = c.Bottom, c.Top
+	width, height, buckets := svgWidth, svgHeight, svgBuckets
+	p.X.Tick.Marker = ticks(6, tick)
+	if c.Family != "" {
+		width, height, buckets = smallWidth, smallHeight, smallBuckets
+		p.X.Tick.Marker = ticks(4, tick)
+	}
+	switch c.Scale {
+	case ScaleShare:
+		p.Y.Tick.Marker = ticks(5, wholePercent)
+	case ScaleLog:
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+	default:
+		p.Y.Tick.Marker = ticks(6, tick)
+	}
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal = draw.LineStyle{Color: ruleColour, Width: 0.6}
-	p.Add(grid, markLines(c.Marks))
-	for i, curve := range c.Curves {
-		if err := addCurve(p, curve, curveColour(i)); err != nil {
+	p.Add(grid, markLines{chart: c})
+	for _, curve := range c.Curves {
+		p.Add(levelLine(curve), whiskers(curve))
+		if err := addCurve(p, curve, buckets); err != nil {
 			return "", fmt.Errorf("draw %s: %w", curve.Name, err)
 		}
 	}
 
-	canvas := vgsvg.New(svgWidth, svgHeight)
+	canvas := vgsvg.New(width, height)
 	area := draw.New(canvas)
 	area.Max.X -= 14 // room for the right half of the last tick's label
 	area.Max.Y -= 6
+	if slices.ContainsFunc(c.byKind(MarkPhase), func(m Mark) bool { return m.Short != "" }) {
+		area.Max.Y -= 10 // room for the names of phases
+	}
 	p.Draw(area)
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return "", fmt.Errorf("draw chart %s: %w", c.Title, err)
 	}
-	return c.inlineSVG(out.String())
+	return c.inlineSVG(out.String(), width, height)
 }
+
+var labelFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11.5}
 
 func styleAxis(a *plot.Axis) {
 	a.LineStyle.Color = ruleColour
 	a.LineStyle.Width = 0.8
 	a.Tick.LineStyle.Color = ruleColour
 	a.Tick.Label.Color = inkColour
-	a.Tick.Label.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11.5}
+	a.Tick.Label.Font = labelFont
 	a.Tick.Length = 4
 	a.Padding = 2
-	a.Tick.Marker = plot.TickerFunc(ticks)
 }
 
-// ticks places labels at multiples of 1, 2 or 5 times a power of ten, five or so
-// of them: the plot library's own choice is at times only two.
-func ticks(low, high float64) []plot.Tick {
-	step := math.Pow(10, math.Floor(math.Log10((high-low)/4)))
-	for _, multiple := range []float64{1, 2, 5, 10} {
-		if (high-low)/(step*multiple) <= 6 {
-			step *= multiple
-			break
-		}
+// addCurve draws a curve: its running mean in bold over its pale points, or the
+// points alone.
+func addCurve(p *plot.Plot, curve Curve, buckets int) error {
+	colour := curveColour(curve.Colour)
+	if curve.Smooth == nil {
+		return addLine(p, decimate(curve.Points, buckets), draw.LineStyle{Color: colour, Width: 1.4})
 	}
-	var labelled []plot.Tick
-	for i := math.Ceil(low/step - 1e-9); i <= math.Floor(high/step+1e-9); i++ {
-		labelled = append(labelled, plot.Tick{Value: i * step, Label: tick(i * step)})
-		if len(labelled) == 12 {
-			break // i++ stands still where low/step is beyond 2^53
-		}
+	if err := addLine(p, decimate(curve.Points, buckets), draw.LineStyle{Color: pale(colour), Width: 0.8}); err != nil {
+		return err
 	}
-	return labelled
+	return addLine(p, decimate(curve.Smooth, buckets), draw.LineStyle{Color: colour, Width: 2})
 }
 
-// addCurve draws each unbroken stretch of finite values as a line; a stretch of a
+// pale marks a curve's colour as the one of the points behind its running mean.
+func pale(c color.RGBA) color.RGBA { c.R = 3; return c }
+
+// addLine draws each unbroken stretch of finite values as a line; a stretch of a
 // single point would be invisible as a line and becomes a dot.
-func addCurve(p *plot.Plot, curve Curve, colour color.Color) error {
-	for stretch := range finiteStretches(decimate(curve.Points, svgBuckets)) {
+func addLine(p *plot.Plot, points []Point, style draw.LineStyle) error {
+	for stretch := range finiteStretches(points) {
 		xys := make(plotter.XYs, len(stretch))
 		for i, point := range stretch {
 			xys[i] = plotter.XY{X: point.X, Y: point.Value}
@@ -117,18 +138,46 @@ func addCurve(p *plot.Plot, curve Curve, colour color.Color) error {
 		if err != nil {
 			return err
 		}
-		line.LineStyle = draw.LineStyle{Color: colour, Width: 1.4}
+		line.LineStyle = style
 		p.Add(line)
-		if len(stretch) <= 24 {
+		if len(points) <= dottedUpTo || len(stretch) == 1 {
 			dots, err := plotter.NewScatter(xys)
 			if err != nil {
 				return err
 			}
-			dots.GlyphStyle = draw.GlyphStyle{Color: colour, Radius: 2.2, Shape: draw.CircleGlyph{}}
+			dots.GlyphStyle = draw.GlyphStyle{Color: style.Color, Radius: 2.2, Shape: draw.CircleGlyph{}}
 			p.Add(dots)
 		}
 	}
 	return nil
+}
+
+// levelLine draws, dashed, what a curve is to be compared with.
+type levelLine Curve
+
+func (l levelLine) Plot(c draw.Canvas, p *plot.Plot) {
+	if l.Level.Label == "" || l.Level.Value < p.Y.Min || l.Level.Value > p.Y.Max {
+		return
+	}
+	_, toY := p.Transforms(&c)
+	y := toY(l.Level.Value)
+	style := draw.LineStyle{Color: curveColour(l.Colour), Width: 1.1, Dashes: []vg.Length{5, 3}}
+	c.StrokeLine2(style, c.Min.X, y, c.Max.X, y)
+}
+
+// whiskers draws the intervals of a curve's points.
+type whiskers Curve
+
+func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	const half = 2.5
+	toX, toY := p.Transforms(&c)
+	style := draw.LineStyle{Color: curveColour(w.Colour), Width: 0.9}
+	for _, i := range w.Intervals {
+		x, low, high := toX(i.X), toY(max(i.Low, p.Y.Min)), toY(min(i.High, p.Y.Max))
+		c.StrokeLine2(style, x, low, x, high)
+		c.StrokeLine2(style, x-half, low, x+half, low)
+		c.StrokeLine2(style, x-half, high, x+half, high)
+	}
 }
 
 // finiteStretches yields the maximal runs of consecutive finite points.
@@ -147,62 +196,43 @@ func finiteStretches(points []Point) func(yield func([]Point) bool) {
 	}
 }
 
-// markLines draws resumes and divergences as vertical lines and non-finite values
-// as crosses on the lower edge of the plot.
-type markLines []Mark
+// markLines draws phases, resumes and divergences as vertical lines and non-finite
+// values as crosses on the lower edge of the plot.
+type markLines struct{ chart Chart }
 
 func (marks markLines) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, _ := p.Transforms(&c)
-	for _, m := range marks {
+	for _, m := range marks.chart.Marks {
 		x := toX(m.X)
-		switch m.Kind {
-		case MarkNonFinite:
+		switch {
+		case !marks.chart.drawn(m):
+		case m.Kind == MarkNonFinite:
 			const r = 3.5
 			y := c.Min.Y + 5
 			style := draw.LineStyle{Color: alertColour, Width: 1.4}
 			c.StrokeLine2(style, x-r, y-r, x+r, y+r)
 			c.StrokeLine2(style, x-r, y+r, x+r, y-r)
-		case MarkDiverged:
+		case m.Kind == MarkDiverged:
 			c.StrokeLine2(draw.LineStyle{Color: alertColour, Width: 1.2}, x, c.Min.Y, x, c.Max.Y)
-		case MarkResume:
+		case m.Kind == MarkPhase:
+			c.StrokeLine2(draw.LineStyle{Color: inkColour, Width: 1}, x, c.Min.Y, x, c.Max.Y)
+			style := p.X.Tick.Label
+			style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
+			c.FillText(style, vg.Point{X: x, Y: c.Max.Y + 1}, template.HTMLEscapeString(visible(m.Short)))
+		case m.Kind == MarkResume:
 			c.StrokeLine2(draw.LineStyle{Color: inkColour, Width: 0.8, Dashes: []vg.Length{3, 3}}, x, c.Min.Y, x, c.Max.Y)
 		}
 	}
 }
 
-// yRange spans the finite values of all curves. A constant gets 5 % of room
-// instead of the plot library's one unit, which would flatten a learning rate.
-func (c Chart) yRange() (low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	for _, curve := range c.Curves {
-		if l, h, ok := curve.Bounds(); ok {
-			low, high = min(low, l), max(high, h)
-		}
-	}
-	switch {
-	case low > high || low == 0 && high == 0:
-		return 0, 1
-	case low == high:
-		room := math.Abs(low) / 20
-		return low - room, high + room
-	case math.IsInf(high-low, 0):
-		return low / 2, high / 2
-	}
-	room := (high - low) / 25
-	if low >= 0 && low < room {
-		return 0, high + room
-	}
-	return low - room, high + room
-}
-
 var (
-	svgColours = regexp.MustCompile(`#0(?:10203|10204|10205|202[0-9a-f]{2})`)
+	svgColours = regexp.MustCompile(`#0(?:10203|10204|10205|[23]02[0-9a-f]{2})`)
 	svgFonts   = regexp.MustCompile(`font-(?:family|variant|weight|style):[^;"]*;?`)
 )
 
 // inlineSVG turns the library's document into an element of the page: without
 // prologue, fixed size and fonts, with a title for screen readers.
-func (c Chart) inlineSVG(document string) (template.HTML, error) {
+func (c Chart) inlineSVG(document string, width, height vg.Length) (template.HTML, error) {
 	_, body, opened := strings.Cut(document, "<svg")
 	_, body, closed := strings.Cut(body, ">")
 	if !opened || !closed {
@@ -218,24 +248,14 @@ func (c Chart) inlineSVG(document string) (template.HTML, error) {
 		case "#010205":
 			return "var(--alert)"
 		}
-		var i int
-		fmt.Sscanf(hex, "#0202%02x", &i)
+		var kind, i int
+		fmt.Sscanf(hex, "#%02x02%02x", &kind, &i)
+		if kind == 3 {
+			return strings.Replace(curveVariable(i), "--c", "--p", 1)
+		}
 		return curveVariable(i)
 	})
 	head := fmt.Sprintf(`<svg class="plot" viewBox="0 0 %g %g" role="img" aria-labelledby="%s-title"><title id="%s-title">%s</title>`,
-		float64(svgWidth), float64(svgHeight), c.ID, c.ID, template.HTMLEscapeString(c.Description()))
+		float64(width), float64(height), c.ID, c.ID, template.HTMLEscapeString(c.Description()))
 	return template.HTML(head + body), nil
-}
-
-// Description says in one line what the picture shows.
-func (c Chart) Description() string {
-	text := visible(c.Title)
-	if c.Unit != "" {
-		text += " in " + visible(c.Unit)
-	}
-	text += " against " + plural(string(c.Axis))
-	for _, curve := range c.Curves {
-		text += "; " + visible(curve.Name) + ": " + curve.Summary()
-	}
-	return text
 }

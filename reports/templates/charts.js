@@ -38,18 +38,54 @@
     const muted = resolve("var(--muted)");
     o.textStyle = { fontFamily: getComputedStyle(document.body).fontFamily };
     for (const axis of [...o.xAxis, ...o.yAxis]) axis.axisLabel.formatter = tick;
+    const isShare = figure.dataset.scale === "share";
+    const percent = (v) => (v == null ? "not finite" : Number((100 * v).toFixed(1)) + "%");
+    if (isShare) for (const axis of o.yAxis) axis.axisLabel.formatter = percent;
+    // Bounds that are no multiples of a tick's step would crowd the ticks.
+    for (const axis of o.yAxis) if (axis.min !== undefined && !isShare) {
+      axis.axisLabel.showMinLabel = axis.min === 0;
+      axis.axisLabel.showMaxLabel = false;
+    }
+    for (const s of o.series) if (s.id && s.id.startsWith("untold ")) s.tooltip = { show: false };
+    if (figure.classList.contains("small")) {
+      for (const axis of o.xAxis) axis.splitNumber = 3;
+      delete o.toolbox;
+      o.grid.top = "22";
+    }
     // The ends of the run are rarely round numbers, and would crowd the ticks.
     for (const axis of o.xAxis) {
       axis.axisLabel.showMinLabel = axis.min === 0;
       axis.axisLabel.showMaxLabel = false;
     }
     o.tooltip.confine = true;
-    o.tooltip.valueFormatter = exact;
+    o.tooltip.valueFormatter = isShare ? percent : exact;
     o.tooltip.textStyle = { color: resolve("var(--ink)"), fontSize: 12 };
     o.tooltip.axisPointer = { label: { formatter: (p) => plain.format(Math.round(p.value)) }, lineStyle: { color: muted } };
-    o.toolbox.iconStyle = { borderColor: muted };
-    o.toolbox.itemSize = 12;
+    if (o.toolbox) {
+      o.toolbox.iconStyle = { borderColor: muted };
+      o.toolbox.itemSize = 12;
+    }
     return o;
+  }
+
+  // Where a chart has several curves, its caption shows and hides them.
+  function toggles(figure, chart) {
+    const items = figure.querySelectorAll("li.curve");
+    if (items.length < 2) return;
+    for (const item of items) {
+      const flip = () => {
+        const shown = item.getAttribute("aria-pressed") === "false";
+        item.setAttribute("aria-pressed", shown);
+        chart.dispatchAction({ type: shown ? "legendSelect" : "legendUnSelect", name: item.querySelector(".name").textContent });
+      };
+      item.setAttribute("role", "button");
+      item.setAttribute("aria-pressed", "true");
+      item.tabIndex = 0;
+      item.addEventListener("click", flip);
+      item.addEventListener("keydown", (e) => {
+        if (e.key === "Enter" || e.key === " ") { e.preventDefault(); flip(); }
+      });
+    }
   }
 
   const drawn = new Map();
@@ -61,6 +97,7 @@
       const chart = echarts.init(place, null, { renderer: "svg" });
       chart.setOption(option(figure));
       drawn.set(figure, chart);
+      toggles(figure, chart);
       figure.querySelector(".drawing").hidden = true;
       new ResizeObserver(() => chart.resize()).observe(place);
     } catch (problem) {
@@ -75,6 +112,11 @@
   for (const figure of document.querySelectorAll("figure.chart")) nearby.observe(figure);
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    for (const [figure, chart] of drawn) chart.setOption(option(figure), true);
+    for (const [figure, chart] of drawn) {
+      chart.setOption(option(figure), true);
+      for (const item of figure.querySelectorAll("li.curve[aria-pressed=false]")) {
+        chart.dispatchAction({ type: "legendUnSelect", name: item.querySelector(".name").textContent });
+      }
+    }
   });
 })();

@@ -1,0 +1,54 @@
+package reports
+
+import (
+	"strings"
+	"testing"
+
+	"harness/runs"
+)
+
+func TestHeaderAnswersTheFirstQuestions(t *testing.T) {
+	r := smallRecord()
+	r.series = append(r.series,
+		runs.Series{Name: "throughput", Points: []runs.Point{{Value: 1000}, {Value: 9000}, {Value: 3000.4}}},
+		runs.Series{Name: "validation/bits_per_byte", Points: []runs.Point{{Value: 2.5}, {Value: 1.25}}})
+	page := newRunPage(r)
+	for label, want := range map[string][2]string{
+		"validation loss": {"5.5 nats", "1.25 bits per byte; last, at 40,960 tokens"},
+		"parameters":      {"1,132,224", "607,936 of them body, without the embedding"},
+		"model":           {"d_model 128, lin swa", ""},
+		"trained on":      {"40,960 tokens", "40 of 80 steps: 50.0% of a budget of 81,920 tokens"},
+		"speed":           {"3,000 tokens/s", "median, portable kernels, a test (core 2)"},
+		"code":            {"0123456789ab dirty", "the source had changes that no commit holds"},
+		"seed":            {"7", ""},
+		"run":             {r.run.ID, ""},
+	} {
+		if got := factOf(page, label); got.Value != want[0] || got.Note != want[1] {
+			t.Errorf("%s: %q (%s), want %q (%s)", label, got.Value, got.Note, want[0], want[1])
+		}
+	}
+	r.run.Step = 80
+	if got := factOf(newRunPage(r), "trained on"); got.Note != "80 steps, the whole budget" {
+		t.Errorf("at the end: %+v", got)
+	}
+}
+
+// Runs of earlier versions lack much of the provenance; what the tables hold stands in.
+func TestHeaderOfAnOldRun(t *testing.T) {
+	r := smallRecord()
+	r.run.Provenance = map[string]string{"code_version": "unknown"}
+	r.tables = append(r.tables, runs.Table{Name: "parameters", Columns: []string{"part", "parameters"},
+		Rows: [][]string{{"body", "3,298,144"}, {"stored", "7,492,448"}, {"lonely"}}})
+	page := newRunPage(r)
+	if got := factOf(page, "parameters"); got.Value != "7,492,448" || !strings.HasPrefix(got.Note, "3,298,144 ") {
+		t.Errorf("parameters %+v", got)
+	}
+	for _, label := range []string{"model", "speed"} {
+		if got := factOf(page, label); got.Value != "" {
+			t.Errorf("%s is made up: %+v", label, got)
+		}
+	}
+	if got := factOf(page, "code"); got.Value != "unknown" || got.Note == "" {
+		t.Errorf("code %+v", got)
+	}
+}
