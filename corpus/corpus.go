@@ -69,8 +69,38 @@ func Open(ctx context.Context, cfg Config, dir, cacheDir string, progress Progre
 	if err := c.openOrBuild(ctx, sources, given, cacheDir, progress); err != nil {
 		return nil, err
 	}
+	return c.ready(given == nil)
+}
+
+// Reopen opens the shards in cacheDir that a corpus of cfg was opened with before,
+// by their Manifest's Key: whatever has become of the sources since.
+func Reopen(ctx context.Context, cfg Config, cacheDir, key string, progress Progress) (*Corpus, error) {
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if key == "" || filepath.Base(key) != key {
+		return nil, fmt.Errorf("reopen corpus: %q is no key", key)
+	}
+	opened, err := openShards(ctx, filepath.Join(cacheDir, key), key, progress)
+	if err != nil {
+		return nil, fmt.Errorf("reopen corpus %s: %w", key, err)
+	}
+	if len(opened.manifest.Sources) != len(cfg.Sources) {
+		return nil, errors.Join(fmt.Errorf("reopen corpus %s: it has %d sources, want %d", key, len(opened.manifest.Sources), len(cfg.Sources)), opened.close())
+	}
+	c := &Corpus{Config: cfg, Mixture: cfg.names(), shards: opened, Reused: true}
+	return c.ready(cfg.Tokenizer.File == "")
+}
+
+// ready takes what the shards say and makes the tasks. ownTokenizer says whether
+// the tokenizer was trained on this corpus.
+func (c *Corpus) ready(ownTokenizer bool) (*Corpus, error) {
+	cfg := c.Config
 	c.Tokenizer, c.Manifest = c.shards.tokenizer, c.shards.manifest
-	if v := c.Tokenizer.Vocab(); given == nil && v < cfg.Tokenizer.Vocab {
+	if v := c.Tokenizer.Vocab(); ownTokenizer && v < cfg.Tokenizer.Vocab {
 		c.Notes = append(c.Notes, fmt.Sprintf("vocabulary is %d of the %d asked for: no pair is left that occurs twice in the tokenizer's training text", v, cfg.Tokenizer.Vocab))
 	}
 	for _, t := range cfg.Tasks {

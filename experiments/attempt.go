@@ -54,20 +54,30 @@ type attempt struct {
 	rec  *runs.Recorder
 	out  *Outcome
 
-	window     []nn.Loss // losses by mixture entry since the last record
-	windowNorm float64
-	windowStep int64
-	windowTime time.Duration // spent in training steps
-	trained    time.Duration
-	firstStep  int64
-	phase      int // of the curriculum, from 0
+	firstStep int64
+	phase     int           // of the curriculum, from 0
+	trained   time.Duration // spent in training steps by this attempt
+	recorded  struct {      // at the last record
+		step    int64
+		trained time.Duration
+	}
+	unsaved time.Time // since when a checkpoint is due that could not be written
 }
 
 // attempt runs t to the end of its budget, or until something ends it.
 func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note string) (*Outcome, error) {
-	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step, window: make([]nn.Loss, len(w.corpus.Mixture)),
+	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step,
 		out: &Outcome{Validation: math.NaN(), BitsPerByte: math.NaN(), State: runs.Failed}}
+	a.recorded.step = t.step
 	var err error
+	// Made here and not with the run: a kill between the two must not leave a run
+	// that cannot be resumed.
+	if err = os.MkdirAll(checkpointDir(w.store, run.ID), 0o755); err != nil {
+		return nil, fmt.Errorf("create the run's checkpoint directory: %w", err)
+	}
+	if err = w.corpus.Tokenizer.Save(filepath.Join(w.store.RunDir(run.ID), tokenizerFile)); err != nil {
+		return nil, err
+	}
 	if a.eval, err = newEvaluator(t); err != nil {
 		return nil, err
 	}
@@ -79,7 +89,8 @@ func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note 
 	if !w.core.Oversubscribed {
 		core = w.core.ID
 	}
-	a.rec, err = w.store.Begin(ctx, run.ID, runs.AttemptInfo{Core: core, Kernels: w.kernels.Name, FromStep: t.step, Command: joinCommand(w.options.Command)})
+	// An interrupt from here on is for the loop, which ends the run as interrupted.
+	a.rec, err = w.store.Begin(context.WithoutCancel(ctx), run.ID, runs.AttemptInfo{Core: core, Kernels: w.kernels.Name, FromStep: t.step, Command: joinCommand(w.options.Command)})
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +100,7 @@ func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note 
 	if err != nil {
 		a.out.Message = err.Error()
 	}
+	a.weights()
 	finished := a.rec.Finish(context.WithoutCancel(ctx), a.out.State, a.out.Message)
 	a.out.Tracking = finished
 	if run, findErr := w.store.Find(context.WithoutCancel(ctx), a.run.ID); findErr == nil {
@@ -139,13 +151,11 @@ func (a *attempt) train(ctx context.Context) error {
 		}
 		a.enterPhase()
 		start := time.Now()
-		r := a.t.advance(a.window)
-		a.windowTime += time.Since(start)
+		r := a.t.advance()
+		a.trained += time.Since(start)
 		if !r.finite() {
 			return a.diverge(r, "loss or gradient is not finite at")
 		}
-		a.windowNorm += r.gradientNorm
-		a.windowStep++
 		a.tell(r, time.Since(start))
 		if plan.record(a.t.step) {
 			a.record(r.learningRate)
@@ -160,12 +170,16 @@ func (a *attempt) train(ctx context.Context) error {
 				return a.orInterrupt(ctx, err)
 			}
 		}
-		if plan.checkpoint(a.t.step) {
+		if plan.checkpoint(a.t.step) || a.retrySave() {
 			if !a.t.sound() {
 				return a.diverge(r, "a parameter or moment is not finite after")
 			}
 			if err := a.checkpoint(ctx); err != nil {
-				return err
+				if a.t.step == a.t.total {
+					return err
+				}
+				a.unsaved = time.Now()
+				a.options.note("training goes on without a checkpoint of step " + strconv.FormatInt(a.t.step, 10) + ", the next try is in a minute: " + err.Error())
 			}
 		}
 	}
@@ -194,7 +208,7 @@ func (a *attempt) enterPhase() {
 // not done yet: a new run has not been validated, and an interrupt may have come
 // between a step and its evaluation.
 func (a *attempt) catchUp(ctx context.Context, plan schedule) error {
-	if err := a.rec.Flush(ctx); err != nil {
+	if !a.flush(ctx) {
 		return nil // the store cannot say what it holds; training must not wait for it
 	}
 	series, err := a.store.Series(ctx, a.run.ID)
@@ -234,11 +248,13 @@ func (a *attempt) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.weights(); err != nil {
-		return err
-	}
 	a.out.State = runs.Finished
 	return nil
+}
+
+// retrySave says whether a checkpoint that could not be written is due again.
+func (a *attempt) retrySave() bool {
+	return !a.unsaved.IsZero() && time.Since(a.unsaved) > time.Minute
 }
 
 func (a *attempt) orInterrupt(ctx context.Context, err error) error {
@@ -250,9 +266,6 @@ func (a *attempt) orInterrupt(ctx context.Context, err error) error {
 
 // interrupt writes a checkpoint and ends the run as interrupted.
 func (a *attempt) interrupt(ctx context.Context) error {
-	if a.windowStep > 0 {
-		a.record(a.spec.Train.Optimizer.LearningRate(a.t.step-1, float64(a.t.step-1)/float64(a.t.total)))
-	}
 	if a.t.step > a.firstStep && a.t.sound() {
 		if err := a.checkpoint(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("interrupted, and could not write a checkpoint: %w", err)
@@ -260,45 +273,54 @@ func (a *attempt) interrupt(ctx context.Context) error {
 	}
 	a.out.State = runs.Interrupted
 	a.out.Message = fmt.Sprintf("interrupted after step %d of %d", a.t.step, a.t.total)
-	return a.weights()
+	return nil
 }
 
 // diverge ends the run at a step whose result is not finite, or cannot be kept.
-// The checkpoints before it stay.
+// The state before a step that was not applied is saved; other checkpoints stay.
 func (a *attempt) diverge(r stepResult, why string) error {
 	step, tokens := a.t.step, a.t.tokens()
 	if !r.finite() { // the step was not applied, nor counted
 		step, tokens = step+1, tokens+int64(a.spec.Train.StepTokens)
+		if a.t.step > a.firstStep && a.t.sound() {
+			if err := a.checkpoint(context.Background()); err != nil {
+				a.options.note("the last good state could not be saved: " + err.Error())
+			}
+		}
 	}
 	a.rec.Metric(a.lossName(), step, tokens, r.loss.Mean())
 	a.rec.Metric("gradient_norm", step, tokens, r.gradientNorm)
 	a.out.State = runs.Diverged
 	a.out.Message = fmt.Sprintf("%s step %d of %d (loss %g, gradient norm %g)", why, step, a.t.total, r.loss.Mean(), r.gradientNorm)
 	a.rec.Event(step, "diverged", a.out.Message)
-	return a.weights()
+	return nil
 }
 
-// record writes the means since the last record and tells the observer.
+// record writes the means since the last record.
 func (a *attempt) record(learningRate float64) {
-	step, tokens := a.t.step, a.t.tokens()
+	step, tokens, w := a.t.step, a.t.tokens(), a.t.window
 	var whole nn.Loss
-	for i, l := range a.window {
+	for i, name := range a.corpus.Mixture {
+		l := w.loss(i)
 		whole = whole.Add(l)
-		if l.Count > 0 && len(a.window) > 1 {
-			a.rec.Metric(a.lossName()+"/"+a.corpus.Mixture[i], step, tokens, l.Mean())
+		if l.Count > 0 && len(a.corpus.Mixture) > 1 {
+			a.rec.Metric(a.lossName()+"/"+name, step, tokens, l.Mean())
 		}
-		a.window[i] = nn.Loss{}
 	}
 	if whole.Count > 0 {
 		a.rec.Metric(a.lossName(), step, tokens, whole.Mean())
 	}
-	a.rec.Metric("gradient_norm", step, tokens, a.windowNorm/float64(a.windowStep))
+	a.rec.Metric("gradient_norm", step, tokens, w.norm[0]/float64(w.steps[0]))
 	a.rec.Metric("learning_rate", step, tokens, learningRate)
-	speed := float64(a.windowStep*int64(a.spec.Train.StepTokens)) / a.windowTime.Seconds()
-	a.rec.Metric("throughput", step, tokens, speed)
-	a.trained += a.windowTime
-	a.out.TrainSpeed = float64((step-a.firstStep)*int64(a.spec.Train.StepTokens)) / a.trained.Seconds()
-	a.windowNorm, a.windowStep, a.windowTime = 0, 0, 0
+	w.clear()
+	a.rec.Metric("throughput", step, tokens, a.speed(step-a.recorded.step, a.trained-a.recorded.trained))
+	a.recorded.step, a.recorded.trained = step, a.trained
+	a.out.TrainSpeed = a.speed(step-a.firstStep, a.trained)
+}
+
+// speed is tokens a second over steps that took d.
+func (a *attempt) speed(steps int64, d time.Duration) float64 {
+	return float64(steps*int64(a.spec.Train.StepTokens)) / d.Seconds()
 }
 
 // tell shows the observer a step that took stepTime.
@@ -306,9 +328,9 @@ func (a *attempt) tell(r stepResult, stepTime time.Duration) {
 	if a.options.Observe == nil {
 		return
 	}
-	perStep := (a.trained + a.windowTime).Seconds() / float64(a.t.step-a.firstStep)
+	perStep := a.trained.Seconds() / float64(a.t.step-a.firstStep)
 	a.options.Observe(Update{Stage: StageTrain, Done: a.t.step, Total: a.t.total, Run: a.run.ID, Phase: a.phase + 1, Phases: max(1, len(a.spec.Corpus.Phases)), Tokens: a.t.tokens(), Loss: r.loss.Mean(),
-		Validation: a.out.Validation, TokensPerSecond: float64(a.spec.Train.StepTokens) / stepTime.Seconds(),
+		Validation: a.out.Validation, TokensPerSecond: a.speed(1, stepTime),
 		Left: time.Duration(float64(a.t.total-a.t.step) * perStep * float64(time.Second))})
 }
 
@@ -376,9 +398,7 @@ func (a *attempt) probe(ctx context.Context) error {
 
 // checkpoint commits the metrics, writes the state and prunes older states.
 func (a *attempt) checkpoint(ctx context.Context) error {
-	if err := a.rec.Flush(ctx); err != nil {
-		a.options.note("metrics are not written yet, the checkpoint is: " + err.Error())
-	}
+	a.flush(ctx)
 	dir := checkpointDir(a.store, a.run.ID)
 	path, sha, err := a.t.save(dir, a.run.ID)
 	if err != nil {
@@ -393,21 +413,30 @@ func (a *attempt) checkpoint(ctx context.Context) error {
 		relative = path
 	}
 	a.rec.Artifact(runs.Artifact{Step: a.t.step, Kind: "checkpoint", Path: relative, SHA256: sha, Bytes: info.Size()})
+	a.unsaved = time.Time{}
 	if err := checkpoint.Prune(dir, a.spec.Train.KeepCheckpoints); err != nil {
-		return fmt.Errorf("prune checkpoints: %w", err)
+		a.options.note("older checkpoints stay: " + err.Error())
 	}
 	return nil
 }
 
+// flushTime is how long training waits for the store before a checkpoint.
+const flushTime = time.Second
+
+// flush commits the metrics recorded so far if the store can do it soon, so that a
+// resume from the checkpoint that follows leaves no gap in them.
+func (a *attempt) flush(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	return a.rec.Flush(ctx) == nil
+}
+
 // weights fills in what the outcome says about the model as it stands.
-func (a *attempt) weights() error {
+func (a *attempt) weights() {
 	a.out.Steps, a.out.Tokens = a.t.step, a.t.tokens()
 	a.out.Weights = weightsHash(a.t.model)
 	a.rec.Event(a.t.step, "weights", "sha256 "+a.out.Weights+" after step "+strconv.FormatInt(a.t.step, 10))
-	path, _, err := checkpoint.Latest(checkpointDir(a.store, a.run.ID))
-	if err != nil && !errors.Is(err, checkpoint.ErrNone) {
-		return err
+	if path, _, err := checkpoint.Latest(checkpointDir(a.store, a.run.ID)); err == nil {
+		a.out.Checkpoint = path
 	}
-	a.out.Checkpoint = path
-	return nil
 }

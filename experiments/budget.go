@@ -37,15 +37,14 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	if err != nil {
 		return 0, "", err
 	}
-	losses := make([]nn.Loss, len(w.corpus.Mixture))
-	t.advance(losses) // warms buffers and caches
+	t.advance() // warms buffers and caches
 	start, steps := time.Now(), 0
 	for time.Since(start) < calibrationTime || steps < places {
 		if ctx.Err() != nil {
 			return 0, "", ctx.Err()
 		}
 		t.step = int64(steps%places)*1000 + int64(steps/places)
-		t.advance(losses)
+		t.advance()
 		steps++
 	}
 	stepTime := time.Since(start).Seconds() / float64(steps)

@@ -80,12 +80,25 @@ func LoadTrained(ctx context.Context, store, ref, kernels string) (_ *Trained, e
 }
 
 // Continue generates up to limit tokens after the prompt, which begins a
-// document, and returns their text.
+// document, and returns their text. Special tokens other than the end of an answer
+// are never generated, unless the policy has a ban list of its own.
 func (t *Trained) Continue(ctx context.Context, prompt string, limit int, p generate.Policy, seed int64) (string, error) {
+	if p.Banned == nil {
+		p.Banned = t.unspoken()
+	}
 	ids := t.Tokenizer.Encode([]byte(prompt), []int32{corpus.BOS})
 	out, err := generate.Run(ctx, nn.NewStream(t.Model), ids, limit, []int32{corpus.EOT}, p, rand.New(rand.NewPCG(uint64(seed), 2)))
 	if err != nil {
 		return "", err
 	}
 	return strings.ToValidUTF8(readable(t.Tokenizer, out.Tokens), "\uFFFD"), nil
+}
+
+// unspoken are the special ids that are never an answer: all but the end of one.
+func (t *Trained) unspoken() []bool {
+	banned := make([]bool, t.Tokenizer.Vocab())
+	for id := range banned {
+		banned[id] = t.Tokenizer.IsSpecial(int32(id)) && int32(id) != corpus.EOT
+	}
+	return banned
 }

@@ -44,7 +44,9 @@ func refuses(t *testing.T, store string, interrupted *Outcome, says string) {
 	}
 }
 
-func TestResumeRefusesAChangedCorpus(t *testing.T) {
+// A run goes on with the shards it began with, whatever becomes of its sources;
+// without those shards it goes on only if the sources give the same ones again.
+func TestResumeNeedsTheCorpusItBeganWith(t *testing.T) {
 	path, dir := tinySpec(t, ""), t.TempDir()
 	want := run(t, load(t, path), t.TempDir())
 	out := interruptAt(t, load(t, path), dir, 40)
@@ -56,13 +58,29 @@ func TestResumeRefusesAChangedCorpus(t *testing.T) {
 	if err := os.WriteFile(source, append([]byte("one more word "), text...), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	shards := filepath.Join(dir, "corpora")
+	if err := os.Rename(shards, shards+".away"); err != nil {
+		t.Fatal(err)
+	}
 	refuses(t, dir, out, "corpus of run "+out.Run.ID+" has changed")
-	if err := os.WriteFile(source, text, 0o644); err != nil {
+	if err := os.RemoveAll(shards); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(shards+".away", shards); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
 	if err != nil || again.State != runs.Finished || again.Weights != want.Weights {
-		t.Errorf("with the file as it was: %+v, %v", again, err)
+		t.Errorf("with its own shards: %+v, %v", again, err)
+	}
+
+	out = interruptAt(t, load(t, path), dir, 40) // of the changed corpus
+	if err := os.RemoveAll(shards); err != nil {
+		t.Fatal(err)
+	}
+	again, err = Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil || again.State != runs.Finished {
+		t.Errorf("with shards built anew from the same sources: %+v, %v", again, err)
 	}
 }
 

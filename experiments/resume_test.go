@@ -310,3 +310,42 @@ func TestTwoRunsTakeTwoCores(t *testing.T) {
 		t.Errorf("runs at the same time are on cores %v", cores)
 	}
 }
+
+// Where several steps share a record, an interrupt inside a record must not show in
+// the metrics.
+func TestMetricsOfALongRunAreThoseOfAnUndisturbedOne(t *testing.T) {
+	path, dir, wantDir := tinySpec(t, ""), t.TempDir(), t.TempDir()
+	settings := []string{"budget=525k", "train.validate_every=100%", "probes.every=100%", "probes.n=1", "probes.generations=0"} // 4102 steps, 2 a record
+	want := run(t, load(t, path, settings...), wantDir)
+	ctx, cancel := context.WithCancel(context.Background())
+	out, err := Run(ctx, load(t, path, settings...), Options{Store: dir, Observe: func(u Update) {
+		if u.Done == 2001 {
+			cancel()
+		}
+	}})
+	if err != nil || out.Steps != 2001 {
+		t.Fatalf("%d steps, error %v", out.Steps, err)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil || again.Weights != want.Weights {
+		t.Fatalf("weights differ, or error %v", err)
+	}
+	compareMetrics(t, dir, out.Run.ID, wantDir, want.Run.ID)
+}
+
+// A kill between the creation of a run and its first attempt leaves no directory.
+func TestResumeOfARunThatNeverBegan(t *testing.T) {
+	path, dir := tinySpec(t, ""), t.TempDir()
+	want := run(t, load(t, path), t.TempDir())
+	out := interruptAt(t, load(t, path), dir, 1)
+	if err := os.RemoveAll(filepath.Dir(filepath.Dir(out.Checkpoint))); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil || again.State != runs.Finished || again.Weights != want.Weights {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if _, err := LoadTrained(context.Background(), dir, out.Run.ID, ""); err != nil {
+		t.Error(err)
+	}
+}

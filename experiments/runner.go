@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -62,7 +61,8 @@ type workplace struct {
 }
 
 // openWorkplace opens everything, in the order in which errors are cheapest.
-func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels string) (w *workplace, err error) {
+// A corpusKey that is not "" asks for the shards of that key before any others.
+func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels, corpusKey string) (w *workplace, err error) {
 	w = &workplace{options: o, spec: spec}
 	defer func() {
 		if err != nil {
@@ -88,14 +88,22 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels string) (
 			o.Observe(Update{Stage: stage, Done: done, Total: total})
 		}
 	}
-	w.corpus, err = corpus.Open(ctx, spec.Corpus, "", filepath.Join(w.store.Dir(), "corpora"), progress)
-	if err != nil {
-		return w, err
+	cache := filepath.Join(w.store.Dir(), "corpora")
+	if corpusKey != "" {
+		w.corpus, err = corpus.Reopen(ctx, spec.Corpus, cache, corpusKey, progress)
+	}
+	if w.corpus == nil {
+		if w.corpus, err = corpus.Open(ctx, spec.Corpus, "", cache, progress); err != nil {
+			return w, err
+		}
 	}
 	for _, n := range w.corpus.Notes {
 		o.note(n)
 	}
 	o.note(corpusLine(w.corpus))
+	if budget := spec.Budget.Tokens; budget > 0 && int64(spec.Train.Optimizer.WarmupSteps*spec.Train.StepTokens) >= budget {
+		o.note(fmt.Sprintf("warm-up takes %d steps, more than the budget: the learning rate never reaches its peak", spec.Train.Optimizer.WarmupSteps))
+	}
 	for _, t := range spec.Corpus.Tasks {
 		if !w.corpus.Trains(t.Name) {
 			o.note(fmt.Sprintf("task %s has no weight in any phase: it is neither trained nor probed", t.Name))
@@ -122,7 +130,7 @@ func (w *workplace) close() error {
 // cancelled ctx ends it as interrupted and a non-finite loss as diverged, with a
 // checkpoint and without an error.
 func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
-	w, err := openWorkplace(ctx, spec, o, spec.Train.Kernels)
+	w, err := openWorkplace(ctx, spec, o, spec.Train.Kernels, "")
 	if err != nil {
 		return nil, err
 	}
@@ -141,12 +149,6 @@ func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
 	run, err := w.store.Create(ctx, runs.NewRun{Name: spec.Name, Notes: spec.Notes, Tags: spec.Tags,
 		Spec: spec.YAML(), SpecHash: spec.Hash(), Seed: spec.Seed, Provenance: provenance})
 	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(checkpointDir(w.store, run.ID), 0o755); err != nil {
-		return nil, fmt.Errorf("create the run's checkpoint directory: %w", err)
-	}
-	if err := w.corpus.Tokenizer.Save(filepath.Join(w.store.RunDir(run.ID), tokenizerFile)); err != nil {
 		return nil, err
 	}
 	return w.attempt(ctx, run, t, calibrated)
@@ -180,7 +182,7 @@ func Resume(ctx context.Context, ref string, o Options) (out *Outcome, err error
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", run.ID, err)
 	}
-	w, err := openWorkplace(ctx, spec, o, kernels)
+	w, err := openWorkplace(ctx, spec, o, kernels, run.Provenance[metaCorpusKey])
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +267,7 @@ func (w *workplace) describe(p map[string]string, model *nn.Model) {
 	p["cpu_flags"] = fmt.Sprint(m.Flags)
 	p[metaKernels] = w.kernels.Name
 	p[metaCorpus] = w.corpus.Hash()
+	p[metaCorpusKey] = w.corpus.Manifest.Key
 	p["tokenizer_hash"] = w.corpus.Tokenizer.Hash()
 	p["vocabulary"] = strconv.Itoa(w.corpus.Tokenizer.Vocab())
 }

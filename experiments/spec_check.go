@@ -80,6 +80,9 @@ func (d *decoder) check(s *Spec) {
 	if d.sound("name") && (strings.TrimSpace(s.Name) == "" || len(s.Name) > maxName || strings.ContainsFunc(s.Name, unicode.IsControl)) {
 		d.fail("name", "want one line of 1 to %d bytes", maxName)
 	}
+	if d.sound("name") && s.Name == "latest" {
+		d.fail("name", "\"latest\" always means the newest run")
+	}
 	d.checkTrain(s)
 	d.checkModel(s)
 	d.checkSources(s.Corpus)

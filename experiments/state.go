@@ -18,6 +18,8 @@ const (
 	metaKernels = "kernels"
 	metaSpec    = "spec_hash"
 	metaCorpus  = "corpus_hash"
+
+	metaCorpusKey = "corpus_key" // of its shards in the cache; in provenance only
 )
 
 const (
@@ -30,7 +32,7 @@ const (
 // tensors lists the model's parameters under their names, then the optimizer's state.
 func (t *trainer) tensors() []checkpoint.Tensor {
 	s := t.opt.State()
-	return append(floats(t.model, s),
+	return append(append(floats(t.model, s), t.window.tensors()...),
 		checkpoint.Tensor{Name: tensorRowClock, Shape: []int{len(s.RowClock)}, F64: s.RowClock},
 		checkpoint.Tensor{Name: tensorRowSteps, Shape: []int{len(s.RowSteps)}, I64: s.RowSteps},
 		checkpoint.Tensor{Name: tensorClock, Shape: []int{1}, F64: s.Clock},
@@ -77,6 +79,15 @@ func (t *trainer) save(dir, runID string) (path, sha string, err error) {
 func (t *trainer) restore(f *checkpoint.File) error {
 	if err := restoreState(t.model, t.opt, f); err != nil {
 		return err
+	}
+	for _, into := range t.window.tensors() {
+		from, err := f.Tensor(into.Name)
+		if err != nil {
+			return err
+		}
+		if copy(into.F64, from.F64)+copy(into.I64, from.I64) != into.Shape[0] {
+			return fmt.Errorf("%s: %s has shape %v, want %v", f.Path, into.Name, from.Shape, into.Shape)
+		}
 	}
 	var err error
 	if t.step, err = strconv.ParseInt(f.Meta[metaStep], 10, 64); err != nil || t.step < 0 || t.step > t.total {

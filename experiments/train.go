@@ -23,6 +23,7 @@ type trainer struct {
 	acts    *nn.Activations
 	step    int64 // steps done
 	total   int64 // steps of the budget
+	window  window
 
 	pcg *rand.PCG
 	rng *rand.Rand
@@ -34,7 +35,7 @@ func newTrainer(spec *Spec, c *corpus.Corpus, k *amx.Kernels, total int64) (*tra
 		return nil, err
 	}
 	m := nn.New(spec.Model, c.Tokenizer.Vocab(), k)
-	t := &trainer{spec: spec, corpus: c, sampler: sampler, model: m, total: total, pcg: rand.NewPCG(0, 0)}
+	t := &trainer{spec: spec, corpus: c, sampler: sampler, model: m, total: total, window: newWindow(len(c.Mixture)), pcg: rand.NewPCG(0, 0)}
 	t.rng = rand.New(t.pcg)
 	t.reseed("init", 0)
 	m.Init(t.rng)
@@ -76,9 +77,8 @@ func (r stepResult) finite() bool {
 	return true
 }
 
-// advance does one step: draw, forward, loss, backward, clip, update. losses
-// gains the loss of each entry of the corpus's mixture.
-func (t *trainer) advance(losses []nn.Loss) stepResult {
+// advance does one step: draw, forward, loss, backward, clip, update.
+func (t *trainer) advance() stepResult {
 	batch := t.sampler.Batch(t.step)
 	b := nn.Batch{Tokens: batch.Tokens, Targets: batch.Targets, Starts: batch.Starts}
 	t.reseed("negatives", t.step)
@@ -88,11 +88,6 @@ func (t *trainer) advance(losses []nn.Loss) stepResult {
 	t.model.Forward(t.acts, b)
 	r := stepResult{learningRate: t.spec.Train.Optimizer.LearningRate(t.step, t.progress())}
 	r.loss = t.model.Loss(t.acts, b, t.rows)
-	t.acts.PositionLosses(func(at int, nats float32) {
-		entry := &losses[batch.Sources[at]]
-		entry.Sum += float64(nats)
-		entry.Count++
-	})
 	if math.IsNaN(r.loss.Sum) || math.IsInf(r.loss.Sum, 0) {
 		r.gradientNorm = math.NaN()
 		return r
@@ -100,6 +95,9 @@ func (t *trainer) advance(losses []nn.Loss) stepResult {
 	t.model.Backward(t.acts, b, t.rows)
 	if r.gradientNorm = t.opt.Step(t.rows, r.learningRate); r.finite() {
 		t.step++
+		t.acts.PositionLosses(func(at int, nats float32) { t.window.add(int(batch.Sources[at]), nats) })
+		t.window.norm[0] += r.gradientNorm
+		t.window.steps[0]++
 	}
 	return r
 }

@@ -41,9 +41,8 @@ func openTrainer(t *testing.T, spec *Spec, steps int64) *trainer {
 }
 
 func (t *trainer) advanceBy(steps int) (last stepResult) {
-	losses := make([]nn.Loss, len(t.corpus.Mixture))
 	for range steps {
-		last = t.advance(losses)
+		last = t.advance()
 	}
 	return last
 }

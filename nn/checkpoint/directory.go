@@ -68,6 +68,9 @@ func Prune(dir string, keep int) error {
 // error is ErrNone where none is whole.
 func Latest(dir string) (path string, skipped []error, err error) {
 	steps, _, err := list(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil, fmt.Errorf("%w: there is no %s", ErrNone, dir)
+	}
 	if err != nil {
 		return "", nil, fmt.Errorf("find the latest checkpoint: %w", err)
 	}
