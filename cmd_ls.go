@@ -23,8 +23,8 @@ func (c *cli) lsCommand() *cobra.Command {
 		Use:   "ls",
 		Short: "List the runs of the store, newest first",
 		Long: `List the runs of the store, newest first, with how far they got, their last
-validation loss in nats, parameters, speed of training alone, and last probe scores
-in percent; a narrow terminal shows fewer columns. The shown beginning of an id is
+validation loss in nats, parameters, last speed of training alone, and last probe
+scores in percent; a narrow terminal shows fewer columns. The shown beginning of an id is
 enough to name a run.`,
 		Example: "  harness ls\n  harness ls --store /data/runs --json",
 		Args:    arguments(0, 0),
@@ -70,7 +70,7 @@ type listedRun struct {
 	runs.Run
 	ref        string
 	validation float64 // nats; NaN if there is none
-	speed      float64 // tokens a second of training alone; NaN if not known
+	speed      float64 // tokens a second of training alone, as last recorded; NaN if not known
 	scores     []runs.Score
 }
 
@@ -82,17 +82,15 @@ func listed(ctx context.Context, s *runs.Store) ([]listedRun, error) {
 	list := make([]listedRun, len(all))
 	for i, run := range all {
 		r := listedRun{Run: run, ref: shortID(all, run.ID), validation: math.NaN(), speed: math.NaN()}
-		series, err := s.Series(ctx, run.ID)
+		last, err := s.Last(ctx, run.ID)
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range series {
-			switch m.Name {
-			case "validation/loss":
-				r.validation = m.Points[len(m.Points)-1].Value
-			case "throughput":
-				r.speed = meanSpeed(m.Points)
-			}
+		if p, is := last["validation/loss"]; is {
+			r.validation = p.Value
+		}
+		if p, is := last["throughput"]; is {
+			r.speed = p.Value
 		}
 		scores, err := s.Scores(ctx, run.ID)
 		if err != nil {
@@ -102,20 +100,6 @@ func listed(ctx context.Context, s *runs.Store) ([]listedRun, error) {
 		list[i] = r
 	}
 	return list, nil
-}
-
-// meanSpeed is all tokens over all time of points of throughput; NaN without any.
-func meanSpeed(points []runs.Point) float64 {
-	var tokens, seconds float64
-	last := int64(0)
-	for _, p := range points {
-		if passed := float64(p.Tokens - last); passed > 0 && p.Value > 0 {
-			tokens += passed
-			seconds += passed / p.Value
-		}
-		last = p.Tokens
-	}
-	return tokens / seconds
 }
 
 // lsColumn is a column of the list of runs.
@@ -252,7 +236,7 @@ type lsJSON struct {
 	runJSON
 	Seed            int64       `json:"seed"`
 	Seconds         float64     `json:"seconds"`                    // all attempts together
-	TokensPerSecond number      `json:"training_tokens_per_second"` // "NaN" if not known
+	TokensPerSecond number      `json:"training_tokens_per_second"` // as last recorded; "NaN" if not known
 	Scores          []scoreJSON `json:"scores"`                     // of the last step that has any
 }
 

@@ -51,15 +51,6 @@ func TestListGivesColumnsWayToWidth(t *testing.T) {
 	golden(t, "ls.golden", b.String())
 }
 
-func TestMeanSpeedIsOverTime(t *testing.T) {
-	if got := meanSpeed([]runs.Point{{Tokens: 100, Value: 10}, {Tokens: 200, Value: 30}}); math.Abs(got-15) > 1e-9 {
-		t.Errorf("100 tokens at 10/s and 100 at 30/s are %g/s, want 15", got)
-	}
-	if got := meanSpeed(nil); !math.IsNaN(got) {
-		t.Errorf("no points: %g", got)
-	}
-}
-
 func TestNothingOfATableIsCut(t *testing.T) {
 	meaning := "a meaning of many words that would not fit beside the rest of its row in a narrow terminal"
 	rows := []table.Row{{"part", "1,234", meaning}}

@@ -41,6 +41,7 @@ type progress struct {
 	columns func() int // width of the terminal, 0 if out is none
 	now     func() time.Time
 
+	gone  bool   // out could not be written: nobody reads it any more
 	line  string // on the terminal now, "" if there is none
 	stage string
 	shown time.Time
@@ -101,11 +102,20 @@ func (p *progress) observe(u experiments.Update) {
 	}
 	p.stage, p.shown, p.share = u.Stage, p.now(), share(u)
 	if width == 0 {
-		fmt.Fprintln(p.out, plainLine(u))
+		p.write(plainLine(u) + "\n")
 		return
 	}
 	p.line = barLine(u, width-1) // a full line would make some terminals wrap
-	io.WriteString(p.out, clearLine+p.line)
+	p.write(clearLine + p.line)
+}
+
+// write falls silent after it has failed once.
+func (p *progress) write(text string) {
+	if p.gone {
+		return
+	}
+	_, err := io.WriteString(p.out, text)
+	p.gone = err != nil
 }
 
 func (p *progress) due(u experiments.Update, terminal bool) bool {
@@ -128,10 +138,10 @@ func (p *progress) note(text string) {
 		text = paragraph(text, width)
 	}
 	if p.line == "" {
-		fmt.Fprintln(p.out, text)
+		p.write(text + "\n")
 		return
 	}
-	fmt.Fprint(p.out, clearLine+text+"\n"+p.line)
+	p.write(clearLine + text + "\n" + p.line)
 }
 
 // close leaves the last line standing.
@@ -139,7 +149,7 @@ func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.line != "" {
-		fmt.Fprintln(p.out)
+		p.write("\n")
 		p.line = ""
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,5 +147,26 @@ func TestProgressInAFileIsFewLines(t *testing.T) {
 	}
 	if got := strings.Count(slow.out.String(), "\n"); got != 10 {
 		t.Errorf("100 s of a long run make %d lines, want one every 10 s", got)
+	}
+}
+
+// leaver reads once and goes away.
+type leaver struct{ writes int }
+
+func (w *leaver) Write(p []byte) (int, error) {
+	if w.writes++; w.writes > 1 {
+		return 0, syscall.EPIPE
+	}
+	return len(p), nil
+}
+
+func TestProgressWithoutAReaderIsSilent(t *testing.T) {
+	for _, width := range []int{0, 80} {
+		s, reader := newScreen(width), &leaver{}
+		s.progress.out = reader
+		s.drive()
+		if reader.writes != 2 {
+			t.Errorf("width %d: written %d times, want none after the first failure", width, reader.writes)
+		}
 	}
 }

@@ -28,6 +28,8 @@ every run and shows what the loss curve does not say.
 
 A YAML spec describes an experiment. "harness init" writes one to start from.
 Runs live in a store, one directory: --store, else $HARNESS_STORE, else .harness.
+Runs of all users keep off each other's cores by locks in one directory of the
+machine, which $HARNESS_CORE_LOCKS replaces.
 A RUN is named by its id, the beginning of its id, its name, or "latest".
 
 Exit codes:
@@ -164,6 +166,12 @@ func newRoot(c *cli) *cobra.Command {
 		store = ".harness"
 	}
 	root.PersistentFlags().StringVar(&c.store, "store", store, "directory of the store")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.store == "" {
+			return usageError("--store \"\" names no directory")
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})

@@ -108,6 +108,12 @@ func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 		{"misspelt override", []string{"run", spec, "corpus.tokenizer={}", "budgett=2M"}, exitUsage, []string{`"budgett"`, `did you mean "budget"?`}},
 		{"missing spec", []string{"run", "nowhere.yaml"}, exitUsage, []string{"nowhere.yaml", "no such file"}},
 		{"directory as spec", []string{"run", store}, exitUsage, []string{store, "is a directory"}},
+		{"named pipe as spec", []string{"run", fifo(t)}, exitUsage, []string{"no regular file"}},
+		{"no directory as store", []string{"ls", "--store", ""}, exitUsage, []string{`--store ""`}},
+		{"directory as report", []string{"report", "--out", store}, exitUsage, []string{"--out " + store, "is a directory"}},
+		{"working directory as report", []string{"report", "--out", "."}, exitUsage, []string{"--out . is a directory"}},
+		{"no name for a report", []string{"report", "--out", ""}, exitUsage, []string{"--out"}},
+		{"nowhere to report the place of", []string{"report", "--out", "-", "--json"}, exitUsage, []string{"--json", "--out -"}},
 		{"unknown kernels to run", []string{"run", good, "--kernels", "avx3"}, exitUsage, []string{`"avx3"`, "reference"}},
 		{"unknown kernels to generate", []string{"generate", "latest", "--prompt", "a", "--kernels", "avx3"}, exitUsage, []string{`"avx3"`, "reference"}},
 		{"greedy and top-p", []string{"generate", "latest", "--prompt", "a", "--top-p", "0.9"}, exitUsage, []string{"--top-p", "--temperature"}},
@@ -134,6 +140,16 @@ func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fifo is a named pipe that nobody writes to.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestEveryProblemOfASpecHasItsLine(t *testing.T) {
@@ -192,6 +208,15 @@ func TestNoStoreHasNoRuns(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a look makes a store")
+	}
+}
+
+func TestEmptyVariableNamesNoStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HARNESS_STORE", "")
+	var stdout, stderr bytes.Buffer
+	if code := execute(t.Context(), []string{"harness", "ls"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "makes a store in .harness\n") {
+		t.Errorf("code %d, %q %s", code, stdout.String(), stderr.String())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +50,9 @@ on from there. A second Ctrl-C stops at once.`,
 			overrides := args[1:]
 			if kernels != "" {
 				overrides = append(overrides, "train.kernels="+kernels)
+			}
+			if err := checkSpecFile(args[0]); err != nil {
+				return err
 			}
 			spec, err := experiments.Load(args[0], overrides)
 			if err != nil {
@@ -107,6 +112,9 @@ func (c *cli) train(cmd *cobra.Command, end ending, o experiments.Options, work 
 	if out == nil {
 		return err
 	}
+	if !exists(out.Checkpoint) { // somebody may have removed it
+		out.Checkpoint = ""
+	}
 	// What is left is short, and the signal that ended the training is no reason to lose it.
 	s := summary{Outcome: out, program: c.program, ref: out.Run.ID}
 	if cmd.Flags().Changed("store") {
@@ -114,7 +122,7 @@ func (c *cli) train(cmd *cobra.Command, end ending, o experiments.Options, work 
 	}
 	if pageErr := c.finishSummary(context.WithoutCancel(ctx), &s, !end.noReport); pageErr != nil {
 		// The code tells how the run went; a page can be written at any time.
-		fmt.Fprintln(stderr, visible(fmt.Sprintf("harness: warning: the run is kept, its report is not written: %v; try: %s report %s --out FILE%s", pageErr, s.program, s.ref, s.where)))
+		fmt.Fprintln(stderr, visible("harness: warning: "+s.withoutPage(pageErr)))
 	}
 	if end.json {
 		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), s.json()))
@@ -126,10 +134,23 @@ func (c *cli) train(cmd *cobra.Command, end ending, o experiments.Options, work 
 		return errors.Join(err, ended)
 	}
 	// Where both streams are on one screen, the summary has just said it.
-	if coded, is := ended.(*codedError); is && !end.json {
+	if coded, is := ended.(*codedError); is && !end.json && s.Tracking == nil {
 		coded.said = columns(cmd.OutOrStdout()) > 0 && columns(stderr) > 0
 	}
 	return ended
+}
+
+// checkSpecFile refuses what would block or never end when it is read. What cannot
+// be looked at is left to the error of reading it.
+func checkSpecFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil || info.Mode().IsRegular():
+		return nil
+	case info.IsDir():
+		return usageError("%s is a directory, not a spec", path)
+	}
+	return usageError("%s is no regular file, as a spec must be", path)
 }
 
 // checkKernels refuses a kernel set that there is none of here, before anything
@@ -141,7 +162,8 @@ func checkKernels(name string) error {
 	return nil
 }
 
-// finishSummary finds the shortest name of the run and writes its page.
+// finishSummary finds out what is left of the run in its store, and its shortest
+// name there, and writes its page.
 func (c *cli) finishSummary(ctx context.Context, s *summary, page bool) (err error) {
 	store, err := runs.OpenReadOnly(c.store)
 	if err != nil {
@@ -152,7 +174,10 @@ func (c *cli) finishSummary(ctx context.Context, s *summary, page bool) (err err
 	if err != nil {
 		return err
 	}
-	s.ref = shortID(all, s.Run.ID)
+	if !slices.ContainsFunc(all, func(r runs.Run) bool { return r.ID == s.Run.ID }) {
+		return runs.ErrNotFound
+	}
+	s.kept, s.ref = true, shortID(all, s.Run.ID)
 	if !page {
 		return nil
 	}
@@ -166,13 +191,25 @@ func (c *cli) finishSummary(ctx context.Context, s *summary, page bool) (err err
 
 // outcomeError is the error that an ended run amounts to, nil if it finished.
 func outcomeError(s summary) error {
+	lost := ""
+	if s.Tracking != nil {
+		lost = fmt.Sprintf("not all metrics of run %s are stored: %v", s.ref, s.Tracking)
+	}
+	ended := func(code int, text string) error {
+		if lost != "" {
+			text += "; " + lost
+		}
+		return &codedError{code: code, err: errors.New(text)}
+	}
 	switch {
 	case s.State == runs.Diverged:
-		return &codedError{code: exitDiverged, err: fmt.Errorf("run %s diverged: %s", s.ref, s.Message)}
+		return ended(exitDiverged, fmt.Sprintf("run %s diverged: %s", s.ref, s.Message))
 	case s.State == runs.Interrupted:
-		return &codedError{code: exitInterrupted, err: fmt.Errorf("run %s %s", s.ref, s.Message)}
-	case s.Tracking != nil:
-		return fmt.Errorf("run %s is trained, but not all of its metrics are stored: %w", s.ref, s.Tracking)
+		return ended(exitInterrupted, fmt.Sprintf("run %s %s", s.ref, s.Message))
+	case lost != "" && s.State == runs.Finished:
+		return errors.New("training is finished, but " + lost)
+	case lost != "":
+		return errors.New(lost)
 	}
 	return nil
 }

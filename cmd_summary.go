@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -20,6 +21,18 @@ type summary struct {
 	ref     string // what names the run in commands
 	where   string // the flag that names the store in commands, "" where it goes without saying
 	report  string // absolute path of its page; "" if none was written
+	kept    bool   // the run is in its store
+}
+
+// withoutPage says why there is no page, and what there is nevertheless.
+func (s summary) withoutPage(err error) string {
+	switch {
+	case s.kept:
+		return fmt.Sprintf("the run is kept, its report is not written: %v; try: %s report %s --out FILE%s", err, s.program, s.ref, s.where)
+	case errors.Is(err, runs.ErrNoStore) || errors.Is(err, runs.ErrNotFound):
+		return fmt.Sprintf("run %s is not in its store any more: %v", s.ref, err)
+	}
+	return fmt.Sprintf("the report of run %s is not written: %v", s.ref, err)
 }
 
 // write prints the summary, no line wider than width but paths and commands. What
@@ -50,10 +63,10 @@ func (s summary) write(w io.Writer, width int) {
 	fmt.Fprintln(w)
 	writeFacts(w, s.files())
 	fmt.Fprintln(w)
-	if o.Checkpoint != "" {
+	if s.kept && o.Checkpoint != "" {
 		fmt.Fprintf(w, "try it with  %s generate %s --prompt %s%s\n", s.program, s.ref, shellQuote(s.prompt()), s.where)
 	}
-	if o.State == runs.Interrupted || o.State == runs.Failed {
+	if s.kept && (o.State == runs.Interrupted || o.State == runs.Failed) {
 		fmt.Fprintf(w, "go on with   %s resume %s%s\n", s.program, s.ref, s.where)
 	}
 }
@@ -88,6 +101,9 @@ func (s summary) facts() [][2]string {
 		unigram += fmt.Sprintf("; the loss is %s nats ABOVE", nats(-below))
 	}
 	trained := fmt.Sprintf("%s tokens in %s steps", count(o.Tokens), count(o.Steps))
+	if o.Steps == 0 {
+		trained = "nothing: it ended before its first step"
+	}
 	if o.TrainSpeed > 0 {
 		trained += ", " + count(int64(o.TrainSpeed)) + " tokens/s"
 	}
@@ -95,9 +111,10 @@ func (s summary) facts() [][2]string {
 	if all, body := parameters(o.Run); all > 0 {
 		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
 	}
-	if n := len(o.Run.Attempts); n > 0 {
-		facts = append(facts, [2]string{"machine", machine(o.Run.Attempts[n-1])})
+	if len(o.Run.Attempts) == 0 { // the store could not say
+		return facts
 	}
+	facts = append(facts, [2]string{"machine", machine(o.Run.Attempts[len(o.Run.Attempts)-1])})
 	took := duration(wallTime(o.Run))
 	if n := len(o.Run.Attempts); n > 1 {
 		took += fmt.Sprintf(" in %d attempts", n)

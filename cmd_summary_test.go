@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +47,7 @@ func hostileOutcome() *experiments.Outcome {
 func twoOf[T any]([]T) []T { return make([]T, 2) }
 
 func TestSummary(t *testing.T) {
-	s := summary{Outcome: hostileOutcome(), program: "harness", ref: "01JD8Q4M00", where: " --store 'my store'", report: "/store/a b/report.html"}
+	s := summary{Outcome: hostileOutcome(), program: "harness", ref: "01JD8Q4M00", where: " --store 'my store'", report: "/store/a b/report.html", kept: true}
 	var b bytes.Buffer
 	s.write(&b, 80)
 	golden(t, "summary.golden", b.String())
@@ -131,6 +134,91 @@ func TestOutcomeError(t *testing.T) {
 		} else if code != 0 {
 			t.Errorf("%s is no error", state)
 		}
+	}
+}
+
+func TestFailedRunPromisesNothing(t *testing.T) {
+	o := hostileOutcome()
+	o.State, o.Message, o.Steps, o.Tokens, o.Checkpoint, o.Weights = runs.Failed, "no space left", 0, 0, "", ""
+	o.Run.Attempts = nil
+	said := func(s summary) string {
+		var b bytes.Buffer
+		s.write(&b, 80)
+		return b.String()
+	}
+	gone := said(summary{Outcome: o, program: "harness", ref: "01JD8Q4M00"})
+	for _, unwanted := range []string{"0 tokens", "resume", "generate ", "  time ", "machine"} {
+		if strings.Contains(gone, unwanted) {
+			t.Errorf("a run that is not in its store promises %q: %s", unwanted, gone)
+		}
+	}
+	if !strings.Contains(gone, "trained on       nothing") {
+		t.Errorf("what it trained on: %s", gone)
+	}
+	o.Steps, o.Tokens = 7, 700
+	if kept := said(summary{Outcome: o, program: "harness", ref: "01JD8Q4M00", kept: true}); !strings.Contains(kept, "harness resume 01JD8Q4M00") || !strings.Contains(kept, "700 tokens in 7 steps") {
+		t.Errorf("a run that is kept: %s", kept)
+	}
+}
+
+func TestWhatIsGoneIsNotOffered(t *testing.T) {
+	dir := storeOf(t, "a")
+	s, err := runs.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	kept, err := s.Find(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := kept
+	removed.ID = "01JD8Q4M000000000000000000"
+	for _, c := range []struct {
+		run            runs.Run
+		resume, warned bool
+	}{{kept, true, false}, {removed, false, true}} {
+		var stdout, stderr bytes.Buffer
+		root := newRoot(&cli{})
+		root.SetContext(t.Context())
+		root.SetOut(&stdout)
+		root.SetErr(&stderr)
+		err := (&cli{store: dir, program: "harness"}).train(root, ending{noReport: true}, experiments.Options{}, func(context.Context, experiments.Options) (*experiments.Outcome, error) {
+			return &experiments.Outcome{Run: c.run, State: runs.Failed, Checkpoint: filepath.Join(dir, "step-7")}, errors.New("no space left")
+		})
+		if err == nil || strings.Contains(stdout.String(), "step-7") || strings.Contains(stdout.String(), "try it with") || strings.Contains(stdout.String(), "harness resume") != c.resume {
+			t.Errorf("%v: %s", err, stdout.String())
+		}
+		if strings.Contains(stderr.String(), "not in its store any more") != c.warned || strings.Contains(stderr.String(), "is kept") {
+			t.Errorf("warnings: %q", stderr.String())
+		}
+	}
+}
+
+func TestLostMetricsAreSaidAsTheyAre(t *testing.T) {
+	for state, want := range map[runs.State]string{
+		runs.Finished:    "training is finished, but not all metrics of run x are stored: disk full",
+		runs.Failed:      "not all metrics of run x are stored: disk full",
+		runs.Diverged:    "run x diverged: at step 3; not all metrics of run x are stored: disk full",
+		runs.Interrupted: "run x at step 3; not all metrics of run x are stored: disk full",
+	} {
+		err := outcomeError(summary{Outcome: &experiments.Outcome{State: state, Message: "at step 3", Tracking: errors.New("disk full")}, ref: "x"})
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", state, err, want)
+		}
+	}
+}
+
+func TestWhyThereIsNoPage(t *testing.T) {
+	s := summary{Outcome: &experiments.Outcome{}, program: "harness", ref: "x"}
+	for want, err := range map[string]error{"not in its store any more": runs.ErrNotFound, "the report of run x is not written": runs.ErrCorrupt} {
+		if got := s.withoutPage(err); !strings.Contains(got, want) || strings.Contains(got, "kept") {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
+	s.kept = true
+	if got := s.withoutPage(runs.ErrCorrupt); !strings.Contains(got, "the run is kept") {
+		t.Error(got)
 	}
 }
 

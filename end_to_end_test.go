@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"harness/runs"
@@ -245,18 +242,14 @@ func TestRunIsKeptWhereItsPageCannotBe(t *testing.T) {
 	}
 }
 
-func TestSignals(t *testing.T) {
+func TestStoreThatIsGoneAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	spec := writeTiny(t, dir, "signalled")
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		cmd := program(t, "run", spec, "budget=5M", "--store", filepath.Join(dir, "store"))
-		stderr := &trigger{act: func() { cmd.Process.Signal(signal) }}
-		cmd.Stderr = stderr
-		err := cmd.Run()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-			t.Errorf("%v: %v, %s", signal, err, stderr.String())
-		}
+	store := filepath.Join(dir, "store")
+	var stdout bytes.Buffer
+	stderr := &trigger{act: func() { os.RemoveAll(store) }}
+	code := execute(t.Context(), []string{"harness", "run", writeTiny(t, dir, "gone"), "--store", store}, &stdout, stderr)
+	if code == 0 || strings.Contains(stdout.String()+stderr.String(), "is kept") || strings.Contains(stdout.String(), "try it with") || strings.Contains(stdout.String(), "go on with") {
+		t.Errorf("code %d, %s %s", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -304,21 +297,21 @@ func TestDryRun(t *testing.T) {
 
 func TestInitAndSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new.yaml")
-	if r := harness(t, "", "init", path); r.code != 0 || !strings.Contains(r.stdout, "harness run "+path) {
+	if r := harness(t, t.TempDir(), "init", path); r.code != 0 || !strings.Contains(r.stdout, "harness run "+path) {
 		t.Fatalf("code %d, %s", r.code, r.stderr)
 	}
 	written, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := harness(t, "", "init", path); r.code != exitError || !strings.Contains(r.stderr, "exists already") {
+	if r := harness(t, t.TempDir(), "init", path); r.code != exitError || !strings.Contains(r.stderr, "exists already") {
 		t.Errorf("a second init: code %d, %s", r.code, r.stderr)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(written, after) {
 		t.Errorf("init has overwritten a file: %v", err)
 	}
 	var schema map[string]any
-	decode(t, harness(t, "", "schema"), &schema)
+	decode(t, harness(t, t.TempDir(), "schema"), &schema)
 	if schema["properties"] == nil {
 		t.Error("the schema has no properties")
 	}

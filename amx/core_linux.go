@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,20 +18,23 @@ type claim struct {
 const maxCores = 1024
 
 func claimCore(lockDir string) (*Core, error) {
-	if err := ownDirectory(lockDir); err != nil {
-		return nil, fmt.Errorf("claim a core: %w", err)
+	dir, err := openLockDir(lockDir)
+	if err != nil {
+		return unpinned(err.Error()), nil
 	}
+	defer dir.Close() // nothing is written through it
 	var mask unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &mask); err != nil {
-		return nil, fmt.Errorf("claim a core: read the affinity mask: %w", err)
+		return unpinned(fmt.Sprintf("read the affinity mask: %v", err)), nil
 	}
+	var failed error // of the first lock that cannot be used; others may be usable
 	for id := maxCores - 1; id >= 0; id-- {
 		if !mask.IsSet(id) {
 			continue
 		}
-		lock, err := lockFile(filepath.Join(lockDir, fmt.Sprintf("core-%d.lock", id)))
-		if err != nil {
-			return nil, fmt.Errorf("claim core %d: %w", id, err)
+		lock, err := lockFile(dir, fmt.Sprintf("core-%d.lock", id))
+		if err != nil && failed == nil {
+			failed = err
 		}
 		if lock == nil {
 			continue
@@ -41,11 +42,19 @@ func claimCore(lockDir string) (*Core, error) {
 		var one unix.CPUSet
 		one.Set(id)
 		if err := pinThreads(one); err != nil {
-			return nil, errors.Join(fmt.Errorf("claim core %d: %w", id, err), pinThreads(mask), lock.Close())
+			if undo := errors.Join(pinThreads(mask), lock.Close()); undo != nil {
+				return nil, fmt.Errorf("pin to core %d: %w", id, errors.Join(err, undo))
+			}
+			return unpinned(fmt.Sprintf("pin to core %d: %v", id, err)), nil
 		}
 		return &Core{ID: id, Pinned: true, claim: claim{lock, mask}}, nil
 	}
-	return &Core{ID: -1, Oversubscribed: true}, nil
+	if failed != nil {
+		return unpinned(failed.Error()), nil
+	}
+	none := unpinned("every core is claimed by another process")
+	none.Oversubscribed = true
+	return none, nil
 }
 
 func (c *Core) release() error {
@@ -61,42 +70,89 @@ func (c *Core) release() error {
 	return nil
 }
 
-// ownDirectory creates the lock directory. One that another user made would let
-// that user keep our cores from us, so it is refused.
-func ownDirectory(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create the lock directory: %w", err)
+// openLockDir opens the lock directory and makes it first if there is none, like
+// /tmp: everybody may add locks, only their owners remove them. A link is not
+// followed, since anybody may have laid it where everybody may write.
+func openLockDir(path string) (*os.File, error) {
+	const everybody = os.ModeSticky | 0o777
+	switch err := os.Mkdir(path, everybody); {
+	case err == nil:
+		if err := os.Chmod(path, everybody); err != nil { // whatever the umask is
+			return nil, fmt.Errorf("open the lock directory to all users: %w", err)
+		}
+	case !errors.Is(err, os.ErrExist):
+		return nil, fmt.Errorf("make the lock directory: %w", err)
 	}
-	info, err := os.Stat(dir)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("look at the lock directory: %w", err)
+		return nil, fmt.Errorf("open the lock directory %s: %w", path, err)
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Getuid() {
-		return fmt.Errorf("lock directory %s belongs to user %d, not to this one (%d)", dir, stat.Uid, os.Getuid())
-	}
-	return nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // lockFile returns the locked file, or nil if another process holds its lock.
-func lockFile(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+func lockFile(dir *os.File, name string) (*os.File, error) {
+	file, err := openLock(dir, name)
 	if err != nil {
-		return nil, fmt.Errorf("open the core's lock: %w", err)
+		return nil, err
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, file.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+	}
+	return file, nil
+}
+
+// openLock opens a regular file that all users may lock, and makes it first if
+// there is none. It does not ask for a file that exists to be created: Linux denies
+// that to all but a file's owner in a directory like /tmp (fs.protected_regular).
+func openLock(dir *os.File, name string) (lock *os.File, err error) {
+	const flags = unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	const everybody = 0o666
+	path := dir.Name() + "/" + name
+	made := false
+	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		fd, err = unix.Openat(int(dir.Fd()), name, flags|unix.O_CREAT|unix.O_EXCL, everybody)
+		made = err == nil
+		if errors.Is(err, unix.EEXIST) { // someone was faster
+			fd, err = unix.Openat(int(dir.Fd()), name, flags, 0)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	if made {
+		if err := unix.Fchmod(fd, everybody); err != nil { // whatever the umask is
+			return nil, fmt.Errorf("open %s to all users: %w", path, err)
+		}
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at the core's lock: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
 	}
 	return file, nil
 }
 
 // pinThreads sets the mask of every thread of this process. A thread inherits its
-// creator's mask, so the list is walked again until a walk finds no thread with
-// another one: only a thread not yet visited can have made one in between.
+// creator's mask, so the list is walked again until a walk finds no new thread:
+// only a thread not yet visited can have made one with another mask in between.
+// The mask is not compared afterwards: the system cuts it to the cores that it
+// lets the process use, which may have become fewer.
 func pinThreads(mask unix.CPUSet) error {
+	visited := map[int]bool{}
 	for {
 		changed := false
 		tasks, err := os.ReadDir("/proc/self/task")
@@ -108,10 +164,13 @@ func pinThreads(mask unix.CPUSet) error {
 			if err != nil {
 				return fmt.Errorf("list threads: %w", err)
 			}
+			if visited[id] {
+				continue
+			}
+			visited[id], changed = true, true
 			var now unix.CPUSet
 			err = unix.SchedGetaffinity(id, &now)
 			if err == nil && now != mask {
-				changed = true
 				err = unix.SchedSetaffinity(id, &mask)
 			}
 			if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: the thread has ended

@@ -150,12 +150,100 @@ func TestOversubscribed(t *testing.T) {
 	}
 }
 
-func TestClaimCoreErrors(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+func TestWithoutLocksNothingIsPinned(t *testing.T) {
+	top := t.TempDir()
+	before := affinity(t, 0)
+	file := filepath.Join(top, "file") // that links lead to, too: nobody's lock
+	link := filepath.Join(top, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(top, link)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ClaimCore(filepath.Join(file, "cores")); !errors.As(err, new(*fs.PathError)) {
-		t.Errorf("lock directory inside a file: got %v, want a path error", err)
+	linked, fifos := filepath.Join(top, "linked"), filepath.Join(top, "fifos")
+	if err := errors.Join(os.Mkdir(linked, 0o755), os.Mkdir(fifos, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for id := range maxCores {
+		name := fmt.Sprintf("core-%d.lock", id)
+		if before.IsSet(id) {
+			if err := errors.Join(os.Symlink(file, filepath.Join(linked, name)), unix.Mkfifo(filepath.Join(fifos, name), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, dir := range []string{file, filepath.Join(file, "cores"), link, filepath.Join(top, "none", "cores"), linked, fifos} {
+		core := claimHere(t, dir)
+		if core.Pinned || core.Oversubscribed || core.ID != -1 || !strings.Contains(core.Reason, dir) {
+			t.Errorf("locks in %s: %+v", dir, core)
+		}
+		if err := core.Release(); err != nil {
+			t.Errorf("release of nothing: %v", err)
+		}
+	}
+	if affinity(t, 0) != before {
+		t.Error("a claim that failed changed the affinity mask")
+	}
+}
+
+func TestLocksAreEverybodys(t *testing.T) {
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	dir := filepath.Join(t.TempDir(), "cores")
+	core := claimHere(t, dir)
+	if !core.Pinned || core.Reason != "" {
+		t.Fatalf("%+v", core)
+	}
+	for path, want := range map[string]fs.FileMode{dir: fs.ModeDir | fs.ModeSticky | 0o777, filepath.Join(dir, fmt.Sprintf("core-%d.lock", core.ID)): 0o666} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, want %v (%v)", path, info.Mode(), want, err)
+		}
+	}
+}
+
+// TestUsersMeet claims as root what another user has made a lock for: Linux denies
+// even root an open with O_CREAT there if fs.protected_regular is set.
+func TestUsersMeet(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give a file to another user")
+	}
+	dir := filepath.Join(t.TempDir(), "cores")
+	core := claimHere(t, dir)
+	if err := core.Release(); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	lock := filepath.Join(dir, fmt.Sprintf("core-%d.lock", core.ID))
+	if err := errors.Join(os.Chown(dir, nobody-1, nobody-1), os.Chown(lock, nobody, nobody)); err != nil {
+		t.Skipf("cannot give files away: %v", err)
+	}
+	if again := claimHere(t, dir); again.ID != core.ID {
+		t.Errorf("with another user's lock: %+v, want core %d", again, core.ID)
+	}
+}
+
+func TestLockDirIsTheMachines(t *testing.T) {
+	t.Setenv(LockDirVariable, "")
+	before := DefaultLockDir()
+	jobs := t.TempDir()
+	if err := os.Chmod(jobs, fs.ModeSticky|0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", jobs)
+	if after := DefaultLockDir(); after != before {
+		t.Errorf("TMPDIR moves the locks from %s to %s", before, after)
+	}
+	t.Setenv(LockDirVariable, "/elsewhere")
+	if got := DefaultLockDir(); got != "/elsewhere" {
+		t.Errorf("%s is ignored: %s", LockDirVariable, got)
+	}
+	shared, own := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Chmod(shared, fs.ModeSticky|0o777), os.Chmod(own, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if got := hostLockDir(shared, own); filepath.Dir(got) != shared {
+		t.Errorf("a place for all is passed by: %s", got)
+	}
+	// Its owner may write there, but no one else would come.
+	if got := hostLockDir(own, shared); filepath.Dir(got) != shared {
+		t.Errorf("a place of one user is taken: %s", got)
 	}
 }

@@ -85,12 +85,8 @@ func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note 
 	if got, want := len(a.eval.prompts), w.spec.Probes.Generations; got < want {
 		w.options.note(fmt.Sprintf("%d of the %d generations asked for: no more held-out documents are longer than probes.prompt_tokens (%d)", got, want, w.spec.Probes.PromptTokens))
 	}
-	core := -1
-	if !w.core.Oversubscribed {
-		core = w.core.ID
-	}
 	// An interrupt from here on is for the loop, which ends the run as interrupted.
-	a.rec, err = w.store.Begin(context.WithoutCancel(ctx), run.ID, runs.AttemptInfo{Core: core, Kernels: w.kernels.Name, FromStep: t.step, Command: joinCommand(w.options.Command)})
+	a.rec, err = w.store.Begin(context.WithoutCancel(ctx), run.ID, runs.AttemptInfo{Core: w.core.ID, Kernels: w.kernels.Name, FromStep: t.step, Command: joinCommand(w.options.Command)})
 	if err != nil {
 		return nil, err
 	}

@@ -77,8 +77,8 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	}
 	tokens := total * int64(w.spec.Train.StepTokens)
 	alone := ""
-	if w.core.Oversubscribed {
-		alone = " on a core shared with other runs"
+	if !w.core.Pinned {
+		alone = ", without a core of its own,"
 	}
 	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s; %s are %s tokens",
 		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, w.spec.Budget.Wall, humanize.Comma(tokens))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"harness/amx"
 	"harness/nn/checkpoint"
 	"harness/runs"
 )
@@ -292,9 +293,8 @@ func TestTwoRunsTakeTwoCores(t *testing.T) {
 	if err := os.WriteFile(path, []byte(endless), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Claims meet in the temporary directory: one of the test's own, so that other
-	// runs on this machine do not matter.
-	locks := "TMPDIR=" + t.TempDir()
+	// Claims in a directory of the test's own: other runs on this machine do not matter.
+	locks := amx.LockDirVariable + "=" + t.TempDir()
 	var cores []int
 	for range 2 {
 		dir := t.TempDir()

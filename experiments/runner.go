@@ -78,9 +78,12 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels, corpusKe
 	if w.core, err = amx.ClaimCore(""); err != nil {
 		return w, fmt.Errorf("claim a core: %w", err)
 	}
-	if w.core.Oversubscribed {
+	switch {
+	case w.core.Oversubscribed:
 		o.note("every core has a run already: this one shares and will be slower")
-	} else {
+	case !w.core.Pinned:
+		o.note(fmt.Sprintf("running unpinned: %s; kernels %s", w.core.Reason, w.kernels.Name))
+	default:
 		o.note(fmt.Sprintf("pinned to core %d, kernels %s", w.core.ID, w.kernels.Name))
 	}
 	progress := func(stage string, done, total int64) {

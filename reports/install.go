@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
 )
@@ -22,10 +23,26 @@ const (
 	npmRegistry = "https://registry.npmjs.org"
 	// maxTarball bounds what is read from a registry; the real one is 10 MB.
 	maxTarball = 64 << 20
+	// longestDownload is more than a slow line needs for the real one. npm by itself
+	// would try an unreachable registry for minutes.
+	longestDownload = time.Minute
 )
 
 // fetchTarball returns the bytes of an npm package's tarball, not yet verified.
 type fetchTarball func(ctx context.Context) ([]byte, error)
+
+// within gives fetching up after limit, and says only that.
+func (fetch fetchTarball) within(limit time.Duration) fetchTarball {
+	return func(ctx context.Context) ([]byte, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no download within %v: is the npm registry reachable from here?", limit))
+		defer cancel()
+		tarball, err := fetch(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return tarball, err
+	}
+}
 
 // pin is what a download must match before it is kept.
 type pin struct {
@@ -36,8 +53,8 @@ type pin struct {
 
 // InstallAssets downloads echarts into the user's cache and returns the path of
 // the script. It asks npm, where installed, so that the user's registry and proxy
-// settings hold, and the public registry otherwise. Nothing is kept that does not
-// match the pinned hashes.
+// settings hold, and the public registry otherwise, and gives up after a minute.
+// Nothing is kept that does not match the pinned hashes.
 func InstallAssets(ctx context.Context) (path string, err error) {
 	path, err = AssetPath()
 	if err != nil {
@@ -47,7 +64,7 @@ func InstallAssets(ctx context.Context) (path string, err error) {
 	if npm, err := exec.LookPath("npm"); err == nil {
 		fetch = fetchWithNPM(npm)
 	}
-	if err := install(ctx, path, fetch, pin{echartsIntegrity, echartsMember, echartsSHA256}); err != nil {
+	if err := install(ctx, path, fetch.within(longestDownload), pin{echartsIntegrity, echartsMember, echartsSHA256}); err != nil {
 		return "", fmt.Errorf("install echarts %s: %w", echartsVersion, err)
 	}
 	return path, nil
@@ -113,6 +130,7 @@ func fetchWithNPM(npm string) fetchTarball {
 		defer os.RemoveAll(dir)
 		pack := exec.CommandContext(ctx, npm, "pack", "echarts@"+echartsVersion, "--ignore-scripts", "--silent")
 		pack.Dir = dir
+		pack.WaitDelay = time.Second // for what npm has started and a kill leaves alive
 		if output, err := pack.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("npm pack echarts@%s: %w: %s", echartsVersion, err, bytes.TrimSpace(output))
 		}

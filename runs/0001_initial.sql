@@ -66,7 +66,7 @@ CREATE TABLE points (
   elapsed INTEGER NOT NULL,
   time    INTEGER NOT NULL,
   value   ANY NOT NULL,
-  PRIMARY KEY (attempt, name, seq)
+  PRIMARY KEY (attempt, name, step, seq) -- step, so that the last point of a metric is found without reading them all
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE scores (
@@ -135,7 +135,8 @@ CREATE TABLE tables (
 ) STRICT, WITHOUT ROWID;
 
 -- What an attempt wrote is in view up to last_step: beyond it a later attempt
--- started over. NULL: all of it.
+-- started over. NULL: all of it. Readers also leave out what a later attempt
+-- wrote once more at the same step.
 CREATE VIEW attempts_in_view AS
 SELECT id, run, number,
        (SELECT min(later.from_step) FROM attempts AS later

@@ -29,7 +29,8 @@ func (s *Store) Begin(ctx context.Context, runID string, info AttemptInfo) (*Rec
 	if info.BootID == "" {
 		info.BootID = bootID()
 	}
-	r := &Recorder{store: s, run: runID, started: s.now(), wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	r := &Recorder{store: s, run: runID, started: s.now(), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		requests: make(chan request), done: make(chan struct{}), spoolAbove: s.patience.rows}
 	err := s.write(ctx, "begin an attempt at run "+runID, func(tx *sql.Tx) error {
 		attempts, err := s.attempts(ctx, tx, runID)
 		if err != nil {

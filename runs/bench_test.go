@@ -57,3 +57,32 @@ func BenchmarkSeries(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N*metrics*steps)/b.Elapsed().Seconds(), "points/s")
 }
+
+// BenchmarkLast finds the last points of a run of 20 metrics of 10,000 points
+// each, resumed once, among 50 other runs.
+func BenchmarkLast(b *testing.B) {
+	s := open(b, b.TempDir())
+	const metrics, steps, others = 20, 10_000, 50
+	var run Run
+	for i := range others + 1 {
+		run = create(b, s, "bench")
+		perMetric := int64(100)
+		if i == others {
+			perMetric = steps
+		}
+		for _, from := range []int64{0, perMetric / 2} {
+			rec := begin(b, s, run.ID, from)
+			for step := from; step < from+perMetric/2; step++ {
+				for m := range metrics {
+					rec.Metric(fmt.Sprintf("metric/%d", m), step, step, 1)
+				}
+			}
+			finish(b, rec, Finished)
+		}
+	}
+	for b.Loop() {
+		if last := must[map[string]Point](b)(s.Last(context.Background(), run.ID)); len(last) != metrics || last["metric/0"].Step != steps-1 {
+			b.Fatalf("%v", last)
+		}
+	}
+}

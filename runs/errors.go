@@ -37,3 +37,9 @@ func (s *Store) explain(doing string, err error) error {
 	}
 	return fmt.Errorf("%s in %s: %w", doing, s.path(), err)
 }
+
+// isBusy says whether another connection holds the lock that was asked for.
+func isBusy(err error) bool {
+	var se sqlite3.Error
+	return errors.As(err, &se) && se.Code == sqlite3.ErrBusy
+}

@@ -21,7 +21,7 @@ import (
 // TestMain lets the test binary serve as a second process: RUNS_TEST_CHILD
 // names what it does, its argument is the store.
 func TestMain(m *testing.M) {
-	children := map[string]func(dir string) error{"write": writeRuns, "stream": streamMetrics, "read-only": useReadOnly}
+	children := map[string]func(dir string) error{"write": writeRuns, "stream": streamMetrics, "read-only": useReadOnly, "lock": holdLock}
 	child, ok := children[os.Getenv("RUNS_TEST_CHILD")]
 	if !ok {
 		os.Exit(m.Run())

@@ -53,11 +53,13 @@ func (k kind) columns() []string {
 }
 
 // statement is the SQL that writes one record. Each may run twice: a row that
-// is already there stays as it is.
+// is already there stays as it is. Progress only moves on, since a spool file may
+// come after what was recorded later.
 func (k kind) statement() string {
 	switch k {
 	case progress:
-		return `UPDATE attempts SET heartbeat = max(heartbeat, ?1), step = ?2, tokens = ?3 WHERE id = ?4`
+		return `UPDATE attempts SET heartbeat = max(heartbeat, ?1), step = max(step, ?2),
+			tokens = CASE WHEN ?2 >= step THEN ?3 ELSE tokens END WHERE id = ?4`
 	case ending:
 		return `UPDATE attempts SET state = ?1, message = ?2, ended = ?3 WHERE id = ?4`
 	}

@@ -1,10 +1,7 @@
 package runs
 
 import (
-	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,17 +9,10 @@ import (
 	"github.com/sourcegraph/conc"
 )
 
-const (
-	// commitEvery leaves a slow commit room to stay within half a second.
-	commitEvery = 400 * time.Millisecond
-	// commitRows commits earlier, so that a burst does not pile up.
-	commitRows     = 5000
-	heartbeatEvery = 3 * time.Second
-)
-
 // Recorder writes what one attempt at a run has to say. Its methods only
 // buffer: they never wait for the disk and never fail. A goroutine commits the
-// buffer twice a second; what it cannot write it keeps, and tries again.
+// buffer twice a second; what it cannot write it keeps, in memory and if it is
+// too much in the run's directory, and tries again.
 type Recorder struct {
 	store   *Store
 	run     string
@@ -30,19 +20,25 @@ type Recorder struct {
 	number  int
 	started time.Time // with its monotonic reading
 
-	background conc.WaitGroup
-	wake       chan struct{}
-	stop       chan struct{}
-
-	committing sync.Mutex // held by a commit from end to end; taken before mu
-	lastBeat   time.Time
+	background  conc.WaitGroup // the one goroutine that commits
+	wake        chan struct{}
+	requests    chan request
+	stop        chan struct{} // closed to end the goroutine
+	done        chan struct{} // closed when it has ended
+	lastBeat    time.Time     // the goroutine's own
+	spoolsTried time.Time     // likewise; zero where that did not fail
 
 	mu           sync.Mutex
 	pending      []record
+	removed      int64    // records that were pending and are written or in spools
+	spools       []string // files of what was too much for memory, oldest first
+	spoolAbove   int      // that many pending records are too many
+	spooled      int      // files there ever were
 	seq          int64
 	step, tokens int64 // furthest recorded
 	finished     bool
-	err          error // why pending could not be written; nil once it is
+	err          error     // why pending could not be written; nil once it is
+	failing      time.Time // since when, or since what was pending then went to a file
 	onError      func(error)
 }
 
@@ -153,107 +149,4 @@ func (r *Recorder) add(k kind, values func(seq int64, now time.Time) []any) {
 		default: // it is awake
 		}
 	}
-}
-
-func (r *Recorder) commitRegularly() {
-	ticker := time.NewTicker(commitEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-r.wake:
-		case <-ticker.C:
-		}
-		r.commit(context.Background(), nil)
-	}
-}
-
-// Flush commits what was recorded so far, and does wait for the disk. A
-// checkpoint written after it never is ahead of the metrics, so that a resume
-// from it leaves no gap in them.
-func (r *Recorder) Flush(ctx context.Context) error { return r.commit(ctx, nil) }
-
-// commit writes what is pending, the heartbeat if it is due, and last, in one
-// transaction.
-func (r *Recorder) commit(ctx context.Context, last []record) error {
-	r.committing.Lock()
-	defer r.committing.Unlock()
-	now := r.store.now()
-	batch, beat := r.unwritten(now)
-	if len(batch)+len(last) == 0 && now.Sub(r.lastBeat) < heartbeatEvery {
-		return nil
-	}
-	err := r.store.write(ctx, fmt.Sprintf("record run %s", r.run), func(tx *sql.Tx) error {
-		if err := applyAll(ctx, tx, batch); err != nil {
-			return err
-		}
-		return applyAll(ctx, tx, append([]record{beat}, last...))
-	})
-	r.mu.Lock()
-	began := err != nil && r.err == nil
-	r.err = err
-	onError := r.onError
-	if err == nil {
-		r.lastBeat = now
-		r.pending = append([]record(nil), r.pending[len(batch):]...)
-	}
-	r.mu.Unlock()
-	if began && onError != nil {
-		onError(err)
-	}
-	return err
-}
-
-// unwritten returns what is pending, and the heartbeat that goes with it.
-func (r *Recorder) unwritten(now time.Time) (batch []record, beat record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	batch = r.pending[:len(r.pending):len(r.pending)] // what is added meanwhile lies behind it
-	return batch, record{progress, []any{nanos(now), r.step, r.tokens, r.attempt}}
-}
-
-// Finish writes what is left, ends the attempt in a state, and says whether
-// that could be done. It goes through even if ctx is cancelled, since a
-// cancelled run has to be told as interrupted. Where the database cannot be
-// written, what is left goes to a file in the run's directory, which the error
-// names and Recover takes in. Only the first call does anything.
-func (r *Recorder) Finish(ctx context.Context, state State, message string) error {
-	switch state {
-	case Finished, Interrupted, Diverged, Failed:
-	default:
-		return fmt.Errorf("finish run %s: %q is not a state that an attempt ends in", r.run, state)
-	}
-	r.mu.Lock()
-	if r.finished {
-		r.mu.Unlock()
-		return fmt.Errorf("finish run %s: %w", r.run, ErrFinished)
-	}
-	r.finished = true
-	r.mu.Unlock()
-
-	close(r.stop)
-	var panicked error
-	if recovered := r.background.WaitAndRecover(); recovered != nil {
-		panicked = fmt.Errorf("record run %s: %w", r.run, recovered.AsError())
-	}
-	r.store.mu.Lock()
-	delete(r.store.recorders, r)
-	r.store.mu.Unlock()
-
-	// Without ctx the transaction is not interrupted; the busy timeout bounds it.
-	ctx = context.WithoutCancel(ctx)
-	now := r.store.now()
-	end := record{ending, []any{text(state), text(message), nanos(now), r.attempt}}
-	err := r.commit(ctx, []record{end})
-	if err == nil {
-		return panicked
-	}
-	batch, beat := r.unwritten(now)
-	batch = append(batch, beat, end)
-	path, spoolErr := r.store.spool(r.run, r.number, batch)
-	if spoolErr != nil {
-		return errors.Join(err, spoolErr, panicked)
-	}
-	return errors.Join(fmt.Errorf("%w; %d records are kept in %s", err, len(batch), path), panicked)
 }

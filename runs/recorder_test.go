@@ -279,11 +279,10 @@ func TestRecordsAreCommittedWithinASecondWithoutFinish(t *testing.T) {
 }
 
 // limitPages makes the database full at that many pages, or at those it has if
-// they are more. It holds for one connection: the pool has to have one.
+// they are more. It holds for one connection, such as the writer's.
 func limitPages(t *testing.T, s *Store, pages int) {
 	t.Helper()
-	s.db.SetMaxOpenConns(1)
-	if _, err := s.db.Exec(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)); err != nil {
+	if _, err := s.writer.Exec(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)); err != nil {
 		t.Fatal(err)
 	}
 }

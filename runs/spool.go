@@ -14,9 +14,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// spool keeps records that the database would not take, one JSON object a line.
-func (s *Store) spool(runID string, attempt int, records []record) (path string, err error) {
-	path = filepath.Join(s.RunDir(runID), fmt.Sprintf("unwritten-%d.jsonl", attempt))
+// spool keeps records that the database would not take in a file unwritten-name.jsonl
+// of the run's directory, one JSON object a line.
+func (s *Store) spool(runID, name string, records []record) (path string, err error) {
+	path = filepath.Join(s.RunDir(runID), "unwritten-"+name+".jsonl")
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
 	for _, r := range records {
@@ -39,20 +40,33 @@ func (s *Store) Recover(ctx context.Context, runID string) (int, error) {
 	}
 	total := 0
 	for _, path := range paths {
-		records, err := readSpool(path)
+		var n int
+		err := s.write(ctx, "take in "+path, func(tx *sql.Tx) (err error) {
+			n, err = applySpool(ctx, tx, path)
+			return err
+		})
 		if err != nil {
 			return total, err
 		}
-		err = s.write(ctx, "take in "+path, func(tx *sql.Tx) error { return applyAll(ctx, tx, records) })
-		if err != nil {
-			return total, err
-		}
-		total += len(records)
+		total += n
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return total, fmt.Errorf("take in unwritten records: %w", err)
 		}
 	}
 	return total, nil
+}
+
+// applySpool writes the records of a file. One that is gone has been taken in by
+// another process.
+func applySpool(ctx context.Context, tx *sql.Tx, path string) (int, error) {
+	records, err := readSpool(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(records), applyAll(ctx, tx, records)
 }
 
 func readSpool(path string) ([]record, error) {

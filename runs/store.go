@@ -26,17 +26,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busyTimeout is how long a writer waits for another's transaction.
-const busyTimeout = 10 * time.Second
+// busyTimeout is how long a reader waits where it has to, and a writer for
+// another's transaction. SQLite does not notice a cancelled context while it
+// waits, so a writer does so in slices.
+const (
+	busyTimeout = 10 * time.Second
+	busySlice   = 100 * time.Millisecond
+)
+
+// patience is how long recorders put up with a database that takes no writes.
+type patience struct {
+	lock       time.Duration // of one transaction, for the write lock
+	finish     time.Duration // of Finish as a whole
+	rows       int           // this many are kept in memory; more go to a file
+	unwritable time.Duration // after this long what there is goes to a file
+}
 
 // Store is an open store. It is safe for use by many goroutines.
 type Store struct {
 	dir      string
-	db       *sql.DB
+	db       *sql.DB // reads
+	writer   *sql.DB // one connection: SQLite polls for its lock, a pool queues; nil if read-only
 	readOnly bool
 	now      func() time.Time
-
-	writing sync.Mutex // one writer of this process at a time: SQLite polls for its lock, a mutex queues
+	patience patience
 
 	mu        sync.Mutex
 	recorders map[*Recorder]struct{} // not yet finished
@@ -71,7 +84,8 @@ func newStore(dir string, readOnly bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	return &Store{dir: abs, readOnly: readOnly, now: time.Now, recorders: map[*Recorder]struct{}{}}, nil
+	return &Store{dir: abs, readOnly: readOnly, now: time.Now, recorders: map[*Recorder]struct{}{},
+		patience: patience{lock: busyTimeout, finish: 15 * time.Second, rows: 200_000, unwritable: 10 * time.Minute}}, nil
 }
 
 func (s *Store) openWritable() error {
@@ -94,7 +108,7 @@ func (s *Store) openWritable() error {
 		return err
 	}
 	if err := s.migrate(context.Background()); err != nil {
-		return errors.Join(err, s.db.Close())
+		return errors.Join(err, s.disconnect())
 	}
 	return nil
 }
@@ -110,7 +124,7 @@ func (s *Store) openReadOnly() error {
 		return err
 	}
 	if err := s.checkVersion(context.Background()); err != nil {
-		return errors.Join(err, s.db.Close())
+		return errors.Join(err, s.disconnect())
 	}
 	return nil
 }
@@ -138,14 +152,13 @@ func (s *Store) openError(err error) error {
 	return fmt.Errorf("open store %s: %w", s.dir, err)
 }
 
-// connect opens the pool. Every transaction takes the write lock at its start
+// connect opens the pools. Every transaction takes the write lock at its start
 // (_txlock): one that upgrades later may find itself locked out for good.
 // synchronous=FULL lets a commit survive a power cut too; at two commits a
 // second that costs the trainer's core nothing, it only waits for the disk.
-func (s *Store) connect(mode string, immutable bool) error {
+func (s *Store) connect(mode string, immutable bool) (err error) {
 	q := url.Values{
 		"mode":          {mode},
-		"_txlock":       {"immediate"},
 		"_busy_timeout": {fmt.Sprint(busyTimeout.Milliseconds())},
 		"_foreign_keys": {"on"},
 		"_synchronous":  {"FULL"},
@@ -156,12 +169,32 @@ func (s *Store) connect(mode string, immutable bool) error {
 	if s.readOnly {
 		q.Set("_query_only", "on")
 	}
+	if s.db, err = s.pool(q); err != nil || s.readOnly {
+		return err
+	}
+	q.Set("_txlock", "immediate")
+	q.Set("_busy_timeout", fmt.Sprint(busySlice.Milliseconds()))
+	if s.writer, err = s.pool(q); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	s.writer.SetMaxOpenConns(1)
+	return nil
+}
+
+func (s *Store) pool(q url.Values) (*sql.DB, error) {
 	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: s.path()}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
-		return s.openError(err)
+		return nil, s.openError(err)
 	}
-	s.db = db
-	return nil
+	return db, nil
+}
+
+func (s *Store) disconnect() error {
+	err := s.db.Close()
+	if s.writer != nil {
+		err = errors.Join(err, s.writer.Close())
+	}
+	return err
 }
 
 // Close finishes what recorders are still open, as failed, and closes the store.
@@ -172,11 +205,15 @@ func (s *Store) Close() error {
 		open = append(open, r)
 	}
 	s.mu.Unlock()
-	var errs []error
-	for _, r := range open {
-		errs = append(errs, r.Finish(context.Background(), Failed, "the store was closed before the attempt ended"))
+	errs := make([]error, len(open))
+	var finishing sync.WaitGroup // at once, since each may wait
+	for i, r := range open {
+		finishing.Go(func() {
+			errs[i] = r.Finish(context.Background(), Failed, "the store was closed before the attempt ended")
+		})
 	}
-	return errors.Join(append(errs, s.db.Close())...)
+	finishing.Wait()
+	return errors.Join(append(errs, s.disconnect())...)
 }
 
 // Dir is the store's directory, absolute.
@@ -192,9 +229,7 @@ func (s *Store) write(ctx context.Context, doing string, f func(tx *sql.Tx) erro
 	if s.readOnly {
 		return fmt.Errorf("%s in %s: %w", doing, s.path(), ErrReadOnly)
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.beginTx(ctx)
 	if err != nil {
 		return s.explain(doing, err)
 	}
@@ -203,4 +238,19 @@ func (s *Store) write(ctx context.Context, doing string, f func(tx *sql.Tx) erro
 		return s.explain(doing, err)
 	}
 	return s.explain(doing, tx.Commit())
+}
+
+// beginTx takes the write lock. It gives up when ctx ends, or when others have
+// held the lock for all of s.patience.lock.
+func (s *Store) beginTx(ctx context.Context) (*sql.Tx, error) {
+	deadline := time.Now().Add(s.patience.lock)
+	for {
+		tx, err := s.writer.BeginTx(ctx, nil)
+		switch busy := isBusy(err); {
+		case busy && ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		case !busy || time.Now().After(deadline):
+			return tx, err
+		}
+	}
 }
