@@ -179,6 +179,3 @@ func (page RunPage) SharedMarks() []Mark {
 func (c Chart) byKind(kind MarkKind) []Mark {
 	return slices.DeleteFunc(slices.Clone(c.Marks), func(m Mark) bool { return m.Kind != kind || !c.drawn(m) })
 }
-
-// isAlert holds for marks of something that went wrong.
-func (m Mark) isAlert() bool { return m.Kind == MarkDiverged || m.Kind == MarkNonFinite }
