@@ -353,4 +353,7 @@ func TestInMixtureFollowsThePhases(t *testing.T) {
 			t.Errorf("%s in the first %d of 10 steps: %v", x.name, x.step, got)
 		}
 	}
+	if c.InMixture("notes", 1, 1) || !c.InMixture("shift", 1, 1) { // 0.25 of a step is none
+		t.Error("a phase without a step counts")
+	}
 }

@@ -221,10 +221,11 @@ func (c *Corpus) Trains(name string) bool {
 func (c *Corpus) InMixture(name string, step, steps int64) bool {
 	begins := int64(0)
 	for _, p := range c.phases() {
-		if begins < step && p.Weights[name] > 0 {
+		ends := p.EndStep(steps)
+		if begins < min(step, ends) && p.Weights[name] > 0 {
 			return true
 		}
-		begins = p.EndStep(steps)
+		begins = ends
 	}
 	return false
 }

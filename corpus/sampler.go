@@ -54,12 +54,12 @@ func (c *Corpus) Sampler(seed int64, sequence, windows int, steps int64) (*Sampl
 	}
 	for i, t := range c.tasks {
 		if _, largest := t.extent(); c.Trains(t.Name) && largest > sequence {
-			return nil, fmt.Errorf("sampler: documents of task %q have up to %d tokens, more than the %d of a window", c.tasks[i].Name, largest, sequence)
+			return nil, fmt.Errorf("documents of task %q have up to %d tokens, more than the %d of a window", c.tasks[i].Name, largest, sequence)
 		}
 	}
 	for i, summary := range c.Manifest.Sources {
 		if c.Trains(summary.Name) && summary.Train.Documents == 0 {
-			return nil, fmt.Errorf("sampler: source %q is in the mixture but has no training document", summary.Name)
+			return nil, fmt.Errorf("source %q is in the mixture but has no training document: all fell on the validation side; add documents", summary.Name)
 		}
 		s.readers = append(s.readers, c.trainingReader(i, seed, sequence))
 	}
@@ -164,6 +164,10 @@ func (s *Sampler) Batch(step int64) *Batch {
 	s.next++
 	return &s.batch
 }
+
+// Windows is how many windows of a source the batches up to the last one drawn have
+// held, from step 0 on.
+func (s *Sampler) Windows(source int) int64 { return s.taken[source] }
 
 // enterStep moves to the phase of step next. Credit ends with its phase: an entry
 // that the new phase leaves out must not be owed a window.

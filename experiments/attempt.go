@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"harness/corpus"
 	"harness/nn"
 	"harness/nn/checkpoint"
 	"harness/probes"
@@ -34,6 +35,8 @@ type Outcome struct {
 	Steps       int64
 	Tokens      int64
 	Validation  float64 // nats, exact full softmax; NaN if never measured
+	ValidatedAt int64   // step of Validation
+	Epochs      float64 // passes over the training text, of all sources together
 	BitsPerByte float64 // of the validation text: comparable across vocabularies; NaN if never measured
 	Unigram     float64 // nats, of the same validation targets
 	Scores      []probes.Result
@@ -55,7 +58,7 @@ type attempt struct {
 	out  *Outcome
 
 	firstStep int64
-	phase     int           // of the curriculum, from 0
+	phase     int           // of the curriculum, from 0; -1 before the first step
 	trained   time.Duration // spent in training steps by this attempt
 	recorded  struct {      // at the last record
 		step    int64
@@ -66,7 +69,7 @@ type attempt struct {
 
 // attempt runs t to the end of its budget, or until something ends it.
 func (w *workplace) attempt(ctx context.Context, run runs.Run, t *trainer, note string) (*Outcome, error) {
-	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step,
+	a := &attempt{workplace: w, run: run, t: t, firstStep: t.step, phase: -1,
 		out: &Outcome{Validation: math.NaN(), BitsPerByte: math.NaN(), State: runs.Failed}}
 	a.recorded.step = t.step
 	var err error
@@ -188,9 +191,9 @@ func (a *attempt) train(ctx context.Context) error {
 // enterPhase notes where a phase of the curriculum begins.
 func (a *attempt) enterPhase() {
 	phases := a.spec.Corpus.Phases
-	for i := a.phase + 1; i < len(phases) && phases[i-1].EndStep(a.t.total) <= a.t.step; i++ {
+	for i := a.phase + 1; i < len(phases) && begin(phases, i, a.t.total) <= a.t.step; i++ {
 		a.phase = i
-		if phases[i-1].EndStep(a.t.total) == a.t.step {
+		if begin(phases, i, a.t.total) == a.t.step {
 			var weights []string
 			for _, name := range slices.Sorted(maps.Keys(phases[i].Weights)) {
 				weights = append(weights, fmt.Sprintf("%s %g", name, phases[i].Weights[name]))
@@ -198,6 +201,14 @@ func (a *attempt) enterPhase() {
 			a.rec.Event(a.t.step, "phase", fmt.Sprintf("phase %d of %d: %s", i+1, len(phases), strings.Join(weights, ", ")))
 		}
 	}
+}
+
+// begin is the step after which phase i of the curriculum, from 0, begins.
+func begin(phases []corpus.Phase, i int, steps int64) int64 {
+	if i == 0 {
+		return 0
+	}
+	return phases[i-1].EndStep(steps)
 }
 
 // catchUp does what was due after the step that the attempt starts from, if it is
@@ -239,7 +250,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.out.Validation, a.out.BitsPerByte = whole.Mean(), a.eval.bitsPerByte(whole)
+		a.out.Validation, a.out.BitsPerByte, a.out.ValidatedAt = whole.Mean(), a.eval.bitsPerByte(whole), a.t.step
 		if err := a.ask(ctx); err != nil {
 			return err
 		}
@@ -310,7 +321,7 @@ func (a *attempt) checkpoint(ctx context.Context) error {
 	}
 	a.rec.Artifact(runs.Artifact{Step: a.t.step, Kind: "checkpoint", Path: relative, SHA256: sha, Bytes: info.Size()})
 	a.unsaved = time.Time{}
-	if err := checkpoint.Prune(dir, a.spec.Train.KeepCheckpoints); err != nil {
+	if err := checkpoint.Prune(dir, a.t.step, a.spec.Train.KeepCheckpoints); err != nil {
 		a.options.note("older checkpoints stay: " + err.Error())
 	}
 	return nil
@@ -330,6 +341,8 @@ func (a *attempt) flush(ctx context.Context) bool {
 // weights fills in what the outcome says about the model as it stands.
 func (a *attempt) weights() {
 	a.out.Steps, a.out.Tokens = a.t.step, a.t.tokens()
+	a.out.Epochs = a.t.epochs()
+	a.rec.Reached(a.t.step, a.t.tokens())
 	a.out.Weights = weightsHash(a.t.model)
 	a.rec.Event(a.t.step, "weights", "sha256 "+a.out.Weights+" after step "+strconv.FormatInt(a.t.step, 10))
 	if path, _, err := checkpoint.Latest(checkpointDir(a.store, a.run.ID)); err == nil {

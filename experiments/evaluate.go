@@ -39,6 +39,7 @@ func newEvaluator(t *trainer) (*evaluator, error) {
 		held += s.Validation.Tokens
 	}
 	var all []corpus.Batch
+	var prompts [][][]int32 // by source
 	for _, s := range t.corpus.Manifest.Sources {
 		if s.Validation.Tokens == 0 {
 			continue
@@ -59,15 +60,33 @@ func newEvaluator(t *trainer) (*evaluator, error) {
 		}
 		e.validation = append(e.validation, v)
 		all = append(all, batches...)
-		documents, err := t.corpus.Documents(s.Name, max(1, int(math.Round(share*float64(p.Generations)))), p.PromptTokens+1, p.PromptTokens+p.NewTokens)
+		documents, err := t.corpus.Documents(s.Name, p.Generations, p.PromptTokens+1, p.PromptTokens+p.NewTokens)
 		if err != nil {
 			return nil, err
 		}
-		e.prompts = append(e.prompts, documents...)
+		prompts = append(prompts, documents)
 	}
-	e.prompts = e.prompts[:min(p.Generations, len(e.prompts))]
+	e.prompts = takeInTurn(prompts, p.Generations)
 	e.Unigram = t.corpus.UnigramEntropy(all)
 	return e, nil
+}
+
+// takeInTurn picks up to n documents, one source after the other, so that what one
+// source lacks the others supply.
+func takeInTurn(sources [][][]int32, n int) [][]int32 {
+	var picked [][]int32
+	for i := 0; len(picked) < n; i++ {
+		before := len(picked)
+		for _, documents := range sources {
+			if i < len(documents) && len(picked) < n {
+				picked = append(picked, documents[i])
+			}
+		}
+		if len(picked) == before {
+			break
+		}
+	}
+	return picked
 }
 
 // bitsPerByte is a validation loss per byte of text instead of per token.

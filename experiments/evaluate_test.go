@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -177,5 +178,23 @@ func TestATaskIsProbedOnlyOnceItsPhaseHasBegun(t *testing.T) {
 	}
 	if !slices.Equal(steps, []int64{48, 64, 79}) {
 		t.Errorf("scores at steps %v, want 48, 64, 79", steps)
+	}
+}
+
+func TestPromptsAreTakenInTurn(t *testing.T) {
+	a, b, c := []int32{1}, []int32{2}, []int32{3}
+	for _, x := range []struct {
+		sources [][][]int32
+		n       int
+		want    [][]int32
+	}{
+		{[][][]int32{{a, b}, {c}}, 3, [][]int32{a, c, b}},
+		{[][][]int32{{}, {a, b, c}}, 2, [][]int32{a, b}},
+		{[][][]int32{{a}, {}}, 4, [][]int32{a}},
+		{[][][]int32{{a}}, 0, nil},
+	} {
+		if got := takeInTurn(x.sources, x.n); !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%d of %v: %v, want %v", x.n, x.sources, got, x.want)
+		}
 	}
 }

@@ -41,7 +41,7 @@ func (a *attempt) tell(r stepResult, stepTime time.Duration) {
 		return
 	}
 	perStep := a.trained.Seconds() / float64(a.t.step-a.firstStep)
-	a.options.Observe(Update{Stage: StageTrain, Done: a.t.step, Total: a.t.total, Run: a.run.ID, Phase: a.phase + 1, Phases: max(1, len(a.spec.Corpus.Phases)), Tokens: a.t.tokens(), Loss: r.loss.Mean(),
+	a.options.Observe(Update{Stage: StageTrain, Done: a.t.step, Total: a.t.total, Run: a.run.ID, Phase: a.phase + 1, Phases: max(1, len(a.spec.Corpus.Phases)), Mixed: len(a.spec.Corpus.Tasks) > 0, Tokens: a.t.tokens(), Loss: r.loss.Mean(),
 		Validation: a.out.Validation, TokensPerSecond: a.speed(1, stepTime),
 		Left: time.Duration(float64(a.t.total-a.t.step) * perStep * float64(time.Second))})
 }
@@ -51,7 +51,7 @@ func (a *attempt) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.out.Validation, a.out.BitsPerByte = whole.Mean(), a.eval.bitsPerByte(whole)
+	a.out.Validation, a.out.BitsPerByte, a.out.ValidatedAt = whole.Mean(), a.eval.bitsPerByte(whole), a.t.step
 	step, tokens := a.t.step, a.t.tokens()
 	a.rec.Metric(validationLoss, step, tokens, whole.Mean())
 	a.rec.Metric(bitsPerByte, step, tokens, a.out.BitsPerByte)

@@ -84,7 +84,10 @@ func corpusLine(c *corpus.Corpus) string {
 	for _, s := range c.Manifest.Sources {
 		line := fmt.Sprintf("%s: %s training documents (%s tokens), %s for validation (%s)", s.Name,
 			humanize.Comma(s.Train.Documents), humanize.Comma(s.Train.Tokens), humanize.Comma(s.Validation.Documents), humanize.Comma(s.Validation.Tokens))
-		if s.Validation.Documents < fewDocuments {
+		switch {
+		case s.Validation.Documents == 0:
+			line += ": nothing held out, so no validation loss speaks of it; add documents or set separator"
+		case s.Validation.Documents < fewDocuments:
 			line += ": few, mind the noise"
 		}
 		sources = append(sources, line)

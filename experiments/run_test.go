@@ -115,6 +115,19 @@ func TestRunFillsTheStore(t *testing.T) {
 			t.Errorf("%s has %d points, want about %d (all: %v)", name, got, want, points)
 		}
 	}
+	events, _ := s.Events(ctx, out.Run.ID)
+	phases := map[int64]string{}
+	for _, e := range events {
+		if e.Kind == "phase" {
+			phases[e.Step] = e.Text
+		}
+	}
+	if len(phases) != 2 || !strings.HasPrefix(phases[0], "phase 1 of 2: shift 1, words 2") || !strings.HasPrefix(phases[79], "phase 2 of 2: shift 2, words 1") {
+		t.Errorf("phases %v", phases)
+	}
+	if out.Epochs < 0.5 || out.Epochs > 5 || out.ValidatedAt != out.Steps {
+		t.Errorf("%g epochs, validated at step %d", out.Epochs, out.ValidatedAt)
+	}
 	scores, _ := s.Scores(ctx, out.Run.ID)
 	generations, _ := s.Generations(ctx, out.Run.ID)
 	tables, _ := s.Tables(ctx, out.Run.ID)

@@ -31,7 +31,8 @@ type Update struct {
 
 	// In training only.
 	Run             string
-	Phase, Phases   int // of the curriculum, the first is 1
+	Phase, Phases   int  // of the curriculum, the first is 1
+	Mixed           bool // the training loss is over tasks as well as text
 	Tokens          int64
 	Loss            float64       // nats, of this step, over the phase's mixture
 	Validation      float64       // nats, of text alone; NaN before the first validation
@@ -105,7 +106,7 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels, corpusKe
 	}
 	o.note(corpusLine(w.corpus))
 	if budget := spec.Budget.Tokens; budget > 0 && int64(spec.Train.Optimizer.WarmupSteps*spec.Train.StepTokens) >= budget {
-		o.note(fmt.Sprintf("warm-up takes %d steps, more than the budget: the learning rate never reaches its peak", spec.Train.Optimizer.WarmupSteps))
+		o.note(fmt.Sprintf("warm-up takes %d steps, no less than the budget: the learning rate never reaches its peak", spec.Train.Optimizer.WarmupSteps))
 	}
 	for _, t := range spec.Corpus.Tasks {
 		if !w.corpus.Trains(t.Name) {

@@ -97,9 +97,12 @@ func (d *decoder) checkTrain(s *Spec) {
 		d.fail(d.culprit(step, sequence), "step_tokens %d is not a multiple of sequence %d", s.Train.StepTokens, s.Train.Sequence)
 	}
 	// The decay clock sums log(1 - lr*decay): a step that decays everything away has none.
-	for key, decay := range map[string]float64{"weight_decay": s.Train.Optimizer.WeightDecay, "norm_decay": s.Train.Optimizer.NormDecay} {
+	for _, key := range []string{"weight_decay", "norm_decay"} {
 		const rate = "train.optimizer.lr"
-		path := "train.optimizer." + key
+		path, decay := "train.optimizer."+key, s.Train.Optimizer.WeightDecay
+		if key == "norm_decay" {
+			decay = s.Train.Optimizer.NormDecay
+		}
 		if d.sound(rate, path) && s.Train.Optimizer.LR*decay >= 1 {
 			d.fail(d.culprit(path, rate), "lr %s times %s %s is a decay of all there is in one step, want less than 1",
 				formatRatio(s.Train.Optimizer.LR), key, formatRatio(decay))
@@ -139,7 +142,11 @@ func (d *decoder) checkSources(c corpus.Config) {
 		if source.Kind != corpus.Text && source.Separator != "" {
 			d.fail(path+".separator", "a source of kind %s is not cut into documents", source.Kind)
 		}
-		for key, globs := range map[string][]string{"include": source.Include, "exclude": source.Exclude} {
+		for _, key := range []string{"include", "exclude"} {
+			globs := source.Include
+			if key == "exclude" {
+				globs = source.Exclude
+			}
 			if !isTree && len(globs) > 0 {
 				d.fail(join(path, key), "a source of kind %s has no globs", source.Kind)
 			}

@@ -79,7 +79,7 @@ func (w *templateWriter) keys(t reflect.Type, example *yaml.Node, first, rest st
 		}
 		given := valueOf(example, f.name)
 		doc := f.doc
-		if enum, ok := reflect.Zero(f.typ).Interface().(enumeration); ok {
+		if enum, ok := reflect.Zero(f.typ).Interface().(enumeration); ok && !strings.Contains(doc, enum.Values()[0]) {
 			doc += ": " + strings.Join(enum.Values(), ", ")
 		}
 		switch {

@@ -81,13 +81,19 @@ func (t *trainer) restore(f *checkpoint.File) error {
 		return err
 	}
 	for _, into := range t.window.tensors() {
-		from, err := f.Tensor(into.Name)
+		if into.F64 != nil {
+			from, err := f.F64(into.Name, into.Shape...)
+			if err != nil {
+				return err
+			}
+			copy(into.F64, from)
+			continue
+		}
+		from, err := f.I64(into.Name, into.Shape...)
 		if err != nil {
 			return err
 		}
-		if copy(into.F64, from.F64)+copy(into.I64, from.I64) != into.Shape[0] {
-			return fmt.Errorf("%s: %s has shape %v, want %v", f.Path, into.Name, from.Shape, into.Shape)
-		}
+		copy(into.I64, from)
 	}
 	var err error
 	if t.step, err = strconv.ParseInt(f.Meta[metaStep], 10, 64); err != nil || t.step < 0 || t.step > t.total {

@@ -60,6 +60,16 @@ func (t *trainer) progress() float64 { return float64(t.step) / float64(t.total)
 // tokens is how many tokens of training are done.
 func (t *trainer) tokens() int64 { return t.step * int64(t.spec.Train.StepTokens) }
 
+// epochs is how often the training text has been passed over, all sources together.
+func (t *trainer) epochs() float64 {
+	read, held := int64(0), int64(0)
+	for i, s := range t.corpus.Manifest.Sources {
+		read += t.sampler.Windows(i) * int64(t.spec.Train.Sequence)
+		held += s.Train.Tokens
+	}
+	return float64(read) / float64(held)
+}
+
 // stepResult is what one training step tells.
 type stepResult struct {
 	loss         nn.Loss

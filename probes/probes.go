@@ -40,9 +40,9 @@ type Sample struct {
 
 const samplesKept = 2
 
-// Tasks scores the model on every task that the corpus trains: n prompts each,
-// drawn by corpus frequency from a stream frozen by seed. A task the mixture
-// lacks is never asked. ctx is checked between tasks.
+// Tasks scores the model on the given tasks, which should be those that its
+// mixture has trained: n prompts each, words drawn as the task draws them, from a
+// stream frozen by seed. ctx is checked between tasks.
 func Tasks(ctx context.Context, m *nn.Model, c *corpus.Corpus, tasks []corpus.Task, n int, seed int64, maxTokens int) ([]Result, error) {
 	a := nn.NewActivations(m, maxTokens, false)
 	var results []Result

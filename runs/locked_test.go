@@ -304,3 +304,30 @@ func TestFinishSaysWhatIsLost(t *testing.T) {
 		t.Errorf("Finish: %v, want that 3 records are lost", err)
 	}
 }
+
+// The path of a store is no pattern.
+func TestRecoverReadsAStoreWhosePathLooksLikeAPattern(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "st[1]*?"))
+	run := must[Run](t)(s.Create(t.Context(), NewRun{Name: "odd"}))
+	if err := os.WriteFile(filepath.Join(s.RunDir(run.ID), "unwritten-1.jsonl"), []byte("no record\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Recover(t.Context(), run.ID); err == nil {
+		t.Errorf("a file that is no spool was passed over: %d records", n)
+	}
+}
+
+func TestReachedMovesTheStepOfARunForward(t *testing.T) {
+	s := open(t, t.TempDir())
+	run := must[Run](t)(s.Create(t.Context(), NewRun{Name: "far"}))
+	r := must[*Recorder](t)(s.Begin(t.Context(), run.ID, AttemptInfo{}))
+	r.Metric("x", 8, 80, 1)
+	r.Reached(10, 100)
+	r.Reached(3, 30)
+	if err := r.Finish(t.Context(), Interrupted, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := must[Run](t)(s.Find(t.Context(), run.ID)); got.Step != 10 || got.Tokens != 100 {
+		t.Errorf("step %d, %d tokens; want 10 and 100", got.Step, got.Tokens)
+	}
+}

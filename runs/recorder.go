@@ -76,6 +76,15 @@ func (r *Recorder) Metric(name string, step, tokens int64, value float64) {
 	})
 }
 
+// Reached says how far training is, where no metric of that step says it.
+func (r *Recorder) Reached(step, tokens int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if step >= r.step {
+		r.step, r.tokens = step, tokens
+	}
+}
+
 // Event records something that happened.
 func (r *Recorder) Event(step int64, kind, what string) {
 	r.add(event, func(seq int64, now time.Time) []any {

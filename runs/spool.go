@@ -34,12 +34,16 @@ func (s *Store) spool(runID, name string, records []record) (path string, err er
 // Recover takes in the files in which a run's attempts kept what the database
 // would not take, and removes them. It returns how many records there were.
 func (s *Store) Recover(ctx context.Context, runID string) (int, error) {
-	paths, err := filepath.Glob(filepath.Join(s.RunDir(runID), "unwritten-*.jsonl"))
-	if err != nil {
+	entries, err := os.ReadDir(s.RunDir(runID)) // in the order of names; a glob would read the store's path as a pattern
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("find unwritten records of run %s: %w", runID, err)
 	}
 	total := 0
-	for _, path := range paths {
+	for _, entry := range entries {
+		if ours, _ := filepath.Match("unwritten-*.jsonl", entry.Name()); !ours {
+			continue
+		}
+		path := filepath.Join(s.RunDir(runID), entry.Name())
 		var n int
 		err := s.write(ctx, "take in "+path, func(tx *sql.Tx) (err error) {
 			n, err = applySpool(ctx, tx, path)

@@ -41,18 +41,28 @@ func stepOf(name string) (step int64, ok bool) {
 	return int64(n), hasPrefix && hasExtension && err == nil
 }
 
-// Prune deletes all but the last keep step checkpoints of dir, and what killed
-// writers left there. Only the directory's one writer may call it, between writes.
-func Prune(dir string, keep int) error {
+// Prune deletes all but the last keep step checkpoints of dir up to the one of
+// step, just written, and what killed writers left there. Checkpoints of later
+// steps are damaged ones that Latest passed over, before they could crowd out whole
+// ones: they go too. Only the directory's one writer may call it, between writes.
+func Prune(dir string, step int64, keep int) error {
 	if keep < 1 {
 		return fmt.Errorf("prune checkpoints in %s: keep %d, want at least 1", dir, keep)
 	}
-	steps, asides, err := list(dir)
+	steps, gone, err := list(dir)
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
+	kept := 0
+	for _, name := range steps { // newest first
+		if at, _ := stepOf(name); at <= step && kept < keep {
+			kept++
+			continue
+		}
+		gone = append(gone, name)
+	}
 	var failed []error
-	for _, name := range append(steps[min(keep, len(steps)):], asides...) {
+	for _, name := range gone {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			failed = append(failed, err)
 		}

@@ -75,15 +75,33 @@ func TestPruneKeepsTheLastAndClearsWhatKilledWritersLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Prune(dir, 2); err != nil {
+	if err := Prune(dir, 100, 2); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"best.safetensors", "notes.txt", "step-0000000010.safetensors", "step-0000000100.safetensors", "step-0000000300.safetensors.bak"}
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}
-	if err := Prune(dir, 0); err == nil || len(names(t, dir)) != len(want) {
+	if err := Prune(dir, 100, 0); err == nil || len(names(t, dir)) != len(want) {
 		t.Errorf("keep 0: %v", err)
+	}
+}
+
+// A resume goes on from a whole checkpoint behind damaged ones: these must not
+// crowd out what it writes.
+func TestPruneDropsLaterStepsThanTheOneWritten(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 80, 90, 95)
+	for _, step := range []int64{100, 110} {
+		if err := os.WriteFile(StepPath(dir, step), []byte("torn"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Prune(dir, 95, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(t, dir), []string{"step-0000000090.safetensors", "step-0000000095.safetensors"}; !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
 	}
 }
 
@@ -168,7 +186,7 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatalf("try %d: %s, %v, %v", try, path, skipped, err)
 		}
 		asides += len(names(t, dir)) - 1
-		if err := Prune(dir, 1); err != nil {
+		if err := Prune(dir, 1<<62, 1); err != nil {
 			t.Fatal(err)
 		}
 		if left := names(t, dir); len(left) != 1 {
