@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -8,6 +9,7 @@ import (
 
 	"harness/experiments"
 	"harness/nn/generate"
+	"harness/runs"
 )
 
 func (c *cli) generateCommand() *cobra.Command {
@@ -37,7 +39,7 @@ is printed without the prompt; terminal controls in it are made visible.`,
 			}
 			t, err := experiments.LoadTrained(cmd.Context(), c.store, args[0], kernels)
 			if err != nil {
-				return err
+				return c.withoutCheckpoint(cmd.Context(), args[0], err)
 			}
 			for _, damage := range t.Skipped {
 				fmt.Fprintln(cmd.ErrOrStderr(), visible(fmt.Sprintf("harness: warning: skipped a damaged checkpoint: %v", damage)))
@@ -68,6 +70,25 @@ is printed without the prompt; terminal controls in it are made visible.`,
 	f.StringVar(&kernels, "kernels", "", "kernel set, instead of the one the run was trained with")
 	f.BoolVar(&asJSON, "json", false, "print prompt, text and how it was chosen as JSON")
 	return cmd
+}
+
+// withoutCheckpoint says of a run that has never written a checkpoint just that; of
+// another, why its model could not be loaded.
+func (c *cli) withoutCheckpoint(ctx context.Context, ref string, loading error) error {
+	store, err := runs.OpenReadOnly(c.store)
+	if err != nil {
+		return loading
+	}
+	defer store.Close() // opened for reading: there is nothing to lose
+	run, err := store.Find(ctx, ref)
+	if err != nil {
+		return loading
+	}
+	artifacts, err := store.Artifacts(ctx, run.ID)
+	if err != nil || len(artifacts) > 0 {
+		return loading
+	}
+	return fmt.Errorf("run %s (%s) has no checkpoint yet", run.Name, run.ID)
 }
 
 type generatedJSON struct {

@@ -152,7 +152,9 @@ type summaryJSON struct {
 	runJSON
 	Message         string           `json:"message,omitempty"`
 	BitsPerByte     number           `json:"validation_bits_per_byte"`
+	ValidatedAt     int64            `json:"validation_step"`
 	Unigram         number           `json:"unigram_entropy_nats"`
+	Epochs          number           `json:"epochs"` // passes over the training text
 	TokensPerSecond number           `json:"training_tokens_per_second"`
 	Seconds         float64          `json:"seconds"` // all attempts together
 	Scores          []scoreJSON      `json:"scores"`
@@ -168,7 +170,7 @@ type summaryJSON struct {
 
 func (s summary) json() summaryJSON {
 	o := s.Outcome
-	j := summaryJSON{runJSON: newRunJSON(o.Run, o.Validation), Message: o.Message, BitsPerByte: number(o.BitsPerByte), Unigram: number(o.Unigram),
+	j := summaryJSON{runJSON: newRunJSON(o.Run, o.Validation), Message: o.Message, BitsPerByte: number(o.BitsPerByte), ValidatedAt: o.ValidatedAt, Unigram: number(o.Unigram), Epochs: number(o.Epochs),
 		TokensPerSecond: number(o.TrainSpeed), Seconds: wallTime(o.Run).Seconds(), Scores: scoresJSON(outcomeScores(o)),
 		Samples: samplesJSON(o.Samples), Generations: generationsJSON(o.Generations), Checkpoint: o.Checkpoint, Weights: o.Weights, Report: s.report}
 	if s.report != "" {

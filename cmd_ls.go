@@ -186,7 +186,8 @@ func writeRuns(w io.Writer, list []listedRun, width int) {
 		if all[i].right {
 			right = append(right, all[i].name)
 		}
-		explain = explain || all[i].name == probesColumn
+		probed := slices.ContainsFunc(list, func(r listedRun) bool { return len(r.scores) > 0 })
+		explain = explain || probed && all[i].name == probesColumn
 		for k := range rows {
 			rows[k] = append(rows[k], cells[i][k])
 		}

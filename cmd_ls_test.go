@@ -49,6 +49,11 @@ func TestListGivesColumnsWayToWidth(t *testing.T) {
 		b.WriteString(one.String() + "\n")
 	}
 	golden(t, "ls.golden", b.String())
+
+	var unprobed bytes.Buffer
+	if writeRuns(&unprobed, someRuns()[1:], unlimited); strings.Contains(unprobed.String(), shortScoresKey) {
+		t.Errorf("probes are explained where there are none: %s", unprobed.String())
+	}
 }
 
 func TestNothingOfATableIsCut(t *testing.T) {

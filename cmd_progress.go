@@ -204,9 +204,8 @@ func fit(head string, share float64, figures []string, width int) string {
 }
 
 // figures of a moment in training, the most telling first; long where there is
-// room. Their widths hardly change as they grow, lest the bar twitch. The training
-// loss is over a mixture with tasks and the validation loss of text alone, so
-// neither is called just "loss".
+// room. Their widths hardly change as they grow, lest the bar twitch. Where the
+// training loss is over tasks too, it says that the validation loss is of text alone.
 func figures(u experiments.Update, long bool) []string {
 	loss := func(v float64) string {
 		if math.IsNaN(v) {
@@ -220,7 +219,10 @@ func figures(u experiments.Update, long bool) []string {
 	if long {
 		total = count(u.Total)
 		step = fmt.Sprintf("step %*s/%s", len(total), count(u.Done), total)
-		train, validation, phase, tokens = "train mix ", "val text ", "phase ", " tokens"
+		phase, tokens = "phase ", " tokens"
+		if u.Mixed {
+			train, validation = "train mix ", "val text "
+		}
 	}
 	shown := []string{step, train + loss(u.Loss), validation + loss(u.Validation), fmt.Sprintf("%5s tok/s", brief(u.TokensPerSecond)),
 		fmt.Sprintf("ETA %6s", duration(u.Left))}

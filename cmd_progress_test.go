@@ -17,7 +17,7 @@ import (
 func moments() []experiments.Update {
 	return []experiments.Update{
 		{Stage: experiments.StageTrain, Done: 1, Total: 100, Tokens: 1024, Loss: 8.31, Validation: math.NaN(), TokensPerSecond: 12345, Left: 99 * time.Second},
-		{Stage: experiments.StageTrain, Done: 12345, Total: 56789, Phase: 2, Phases: 2, Tokens: 12641280, Loss: 3.412, Validation: 3.601, TokensPerSecond: 12345, Left: 9 * time.Hour},
+		{Stage: experiments.StageTrain, Done: 12345, Total: 56789, Phase: 2, Phases: 2, Mixed: true, Tokens: 12641280, Loss: 3.412, Validation: 3.601, TokensPerSecond: 12345, Left: 9 * time.Hour},
 		{Stage: experiments.StageTrain, Done: 39063123, Total: 139063123, Tokens: 4_910_000_000, Loss: math.Inf(1), Validation: 12.345, TokensPerSecond: 1e7, Left: 999 * time.Hour},
 		{Stage: experiments.StageTrain, Done: 100, Total: 100, Tokens: 1024, Loss: math.NaN(), Validation: math.NaN(), TokensPerSecond: math.NaN(), Left: -1},
 		{Stage: "tokenise", Done: 5_000_000, Total: 8_000_000},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -83,7 +84,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && cmd == root {
+	if _, explained := err.(*codedError); err != nil && cmd == root && !explained {
 		err = unknownCommand(err)
 	}
 	if err == nil && out.err != nil {
@@ -124,13 +125,25 @@ func errorLines(err error, code int) []string {
 	case errors.As(err, &problems):
 		var lines []string
 		for _, p := range problems {
-			lines = append(lines, p.String())
+			lines = append(lines, shortenMiddle(shortenQuoted(p.String()), longestError))
 		}
 		return lines
 	case code == exitInterrupted && !errors.As(err, &coded):
 		return []string{"interrupted before there was anything to keep"}
 	}
-	return []string{strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")}
+	line := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+	return []string{shortenMiddle(line, longestError)}
+}
+
+// longestError is the most runes that a line about an error has.
+const longestError = 500
+
+// shortenQuoted cuts what a problem quotes: a file that is no spec is not to be
+// printed whole. A quoted text keeps 60 characters, an escaped one counting as one.
+func shortenQuoted(problem string) string {
+	quoted := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	long := regexp.MustCompile(`^"((?:[^"\\]|\\.){60})(?:[^"\\]|\\.)+"$`)
+	return quoted.ReplaceAllStringFunc(problem, func(q string) string { return long.ReplaceAllString(q, `"$1…"`) })
 }
 
 // unknownCommand makes one line of cobra's several.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"harness/runs"
 )
@@ -99,6 +100,10 @@ func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 		{"unknown command", []string{"frobnicate"}, exitUsage, []string{`unknown command "frobnicate"`, "harness --help"}},
 		{"misspelt command", []string{"rnu", "a.yaml", "--dry-run"}, exitUsage, []string{`unknown command "rnu"`, "did you mean run?"}},
 		{"unknown flag", []string{"ls", "--jason"}, exitUsage, []string{"--jason", "harness ls --help"}},
+		{"unknown flag of the program", []string{"--jason"}, exitUsage, []string{"unknown flag: --jason; see harness --help\n"}},
+		{"no spec but a long line", []string{"run", write(t, filepath.Join(t.TempDir(), "long"), strings.Repeat("x", 900))}, exitUsage, []string{"got \"" + strings.Repeat("x", 60) + "…\"\n"}},
+		{"run without a checkpoint", []string{"generate", "quickstart", "--prompt", ""}, exitError, []string{") has no checkpoint yet\n"}},
+		{"very long name", []string{"show", strings.Repeat("x", 900)}, exitError, []string{"x…x"}},
 		{"bad flag value", []string{"generate", "latest", "--tokens", "many"}, exitUsage, []string{"many", "harness generate --help"}},
 		{"no argument", []string{"run"}, exitUsage, []string{"usage: harness run SPEC"}},
 		{"too many arguments", []string{"show", "a", "b"}, exitUsage, []string{"2 arguments", "usage: harness show RUN"}},
@@ -133,12 +138,23 @@ func TestMistakesAreOneLineAndHaveACode(t *testing.T) {
 			if !strings.HasPrefix(r.stderr, "harness: ") || strings.Count(r.stderr, "\n") != 1 || !strings.HasSuffix(r.stderr, "\n") {
 				t.Errorf("want one line that begins with harness:, got %q", r.stderr)
 			}
+			if n := utf8.RuneCountInString(r.stderr); n > len("harness: ")+longestError+1 {
+				t.Errorf("%d characters: %s", n, r.stderr)
+			}
 			for _, want := range c.says {
 				if !strings.Contains(r.stderr, want) {
 					t.Errorf("%q does not say %q", r.stderr, want)
 				}
 			}
 		})
+	}
+}
+
+func TestOnlyQuotesAreShortened(t *testing.T) {
+	between := strings.Repeat("between ", 20)
+	problem := `"a" ` + between + `"b\"` + strings.Repeat("c", 80) + `"`
+	if got, want := shortenQuoted(problem), `"a" `+between+`"b\"`+strings.Repeat("c", 58)+`…"`; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -36,8 +36,10 @@ func (c *cli) runCommand() *cobra.Command {
 corpus, train to the end of its budget, validate and probe on the way, and write
 an HTML page about it. Values of the spec can be overridden one by one.
 
-The live line's "train" is the loss over the phase's mixture, tasks included, and
-"val" the exact loss on held-out text alone: they are not to be compared.
+While it trains, a line says how far it is: step, "train", the mean training loss in
+nats since the line was last written, "val", the last exact loss on held-out text,
+tokens a second, time left and tokens trained on. In a run with tasks they are "train
+mix", over the phase's mixture of text and tasks, and "val text": not to be compared.
 
 Ctrl-C writes a checkpoint and ends the run as interrupted; "harness resume" goes
 on from there. A second Ctrl-C stops at once.`,
@@ -82,8 +84,8 @@ func (c *cli) resumeCommand() *cobra.Command {
 		Use:   "resume RUN",
 		Short: "Go on with an interrupted or crashed run",
 		Long: `Go on with a run from its newest whole checkpoint to the end of its budget, bit for
-bit as if it had never stopped. That needs the kernel set it began with; with
---allow-kernel-change the spec's choice is used, and the change is recorded.`,
+bit as if it had never stopped. That needs the kernel set it last ran with; where this
+machine lacks that, --allow-kernel-change takes the fastest here and records the change.`,
 		Example:           "  harness resume latest\n  harness resume 01JD8Q4M",
 		Args:              arguments(1, 1),
 		ValidArgsFunction: c.completeRuns,
@@ -93,7 +95,7 @@ bit as if it had never stopped. That needs the kernel set it began with; with
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&o.AllowKernelChange, "allow-kernel-change", false, "go on with another kernel set than the run began with")
+	cmd.Flags().BoolVar(&o.AllowKernelChange, "allow-kernel-change", false, "where this machine lacks the kernel set the run last ran with, take the fastest here")
 	end.flags(cmd)
 	return cmd
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"harness/experiments"
+	"harness/reports"
 	"harness/runs"
 )
 
@@ -58,6 +59,8 @@ type runView struct {
 	program     string // how this program is called
 	run         runs.Run
 	latest      []metric
+	best        runs.Point           // of the validation loss
+	hasBest     bool                 // it is better than the last
 	scores      []runs.Score         // of the last step that has any
 	samples     []experiments.Sample // likewise
 	generations []runs.Generation    // likewise
@@ -85,6 +88,7 @@ func newRunView(ctx context.Context, s *runs.Store, ref string) (v runView, err 
 		p := m.Points[len(m.Points)-1]
 		v.latest = append(v.latest, metric{m.Name, m.Unit, p.Step, p.Value})
 	}
+	v.best, v.hasBest = reports.BestValidation(series)
 	scores, err := s.Scores(ctx, v.run.ID)
 	if err != nil {
 		return v, err
@@ -187,6 +191,9 @@ func (v runView) write(w io.Writer, width int) {
 	}
 	if len(v.generations) > 0 {
 		fmt.Fprintf(w, "\ngenerations at step %s, greedy\n", count(v.generations[0].Step))
+		if key := reports.GenerationKey(v.generations); key != "" {
+			fmt.Fprintln(w, "  "+strings.ReplaceAll(paragraph(key, width-2), "\n", "\n  "))
+		}
 		writeGenerations(w, v.generations, width)
 	}
 	if len(v.artifacts) > 0 {
@@ -202,10 +209,15 @@ func (v runView) facts() [][2]string {
 	facts := [][2]string{
 		{"created", r.Created.UTC().Format("2006-01-02 15:04:05 UTC") + ", " + humanize.Time(r.Created)},
 		{"step", stepOf(r) + ", " + count(r.Tokens) + " tokens"},
+	}
+	if v.hasBest {
+		facts = append(facts, [2]string{"validation loss", fmt.Sprintf("%s nats; best %.4g at %s tokens", nats(v.validation()), v.best.Value, brief(float64(v.best.Tokens)))})
+	}
+	facts = append(facts, [][2]string{
 		{"time", duration(wallTime(r))},
 		{"seed", strconv.FormatInt(r.Seed, 10)},
 		{"spec", "sha256 " + r.SpecHash},
-	}
+	}...)
 	if all, body := parameters(r); all > 0 {
 		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
 	}

@@ -37,7 +37,7 @@ comment, to FILE (experiment.yaml if none is named). A file that exists is left 
 func writeNew(path string, text []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already and is left as it is; name another file: %w", path, fs.ErrExist)
+		return fmt.Errorf("%s exists already and is left as it is; name another file", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write spec: %w", err)

@@ -88,7 +88,11 @@ func (s summary) facts() [][2]string {
 	if math.IsNaN(o.Validation) {
 		facts = append(facts, [2]string{"validation loss", "not measured in this attempt"})
 	} else {
-		loss := fmt.Sprintf("%s nats, perplexity %.4g", nats(o.Validation), math.Exp(o.Validation))
+		loss := nats(o.Validation) + " nats"
+		if o.ValidatedAt != o.Steps {
+			loss += " at step " + count(o.ValidatedAt)
+		}
+		loss += fmt.Sprintf(", perplexity %.4g", math.Exp(o.Validation))
 		if !math.IsNaN(o.BitsPerByte) {
 			loss += fmt.Sprintf(", %.4f bits/byte", o.BitsPerByte)
 		}
@@ -104,10 +108,13 @@ func (s summary) facts() [][2]string {
 	if o.Steps == 0 {
 		trained = "nothing: it ended before its first step"
 	}
-	if o.TrainSpeed > 0 {
-		trained += ", " + count(int64(o.TrainSpeed)) + " tokens/s"
+	if o.Epochs > 0 {
+		trained += ", " + epochs(o.Epochs) + " epochs of the text"
 	}
 	facts = append(facts, [2]string{"unigram entropy", unigram}, [2]string{"trained on", trained})
+	if o.TrainSpeed > 0 {
+		facts = append(facts, [2]string{"speed", count(int64(o.TrainSpeed)) + " tokens/s"})
+	}
 	if all, body := parameters(o.Run); all > 0 {
 		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
 	}
@@ -120,6 +127,14 @@ func (s summary) facts() [][2]string {
 		took += fmt.Sprintf(" in %d attempts", n)
 	}
 	return append(facts, [2]string{"time", took})
+}
+
+// epochs has two digits after the point, or two at all where those would say little.
+func epochs(v float64) string {
+	if v < 0.1 {
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
 // parameters are those stored and those of the body, 0 where they are not known.

@@ -24,7 +24,7 @@ func hostileOutcome() *experiments.Outcome {
 	o := &experiments.Outcome{
 		Run: runs.Run{ID: "01JD8Q4M000000000000000000", Name: "evil\x1b[2J", Tags: []string{"a"}, Provenance: map[string]string{"steps": "200", "parameters": "1234567", "body_parameters": "234567"},
 			Attempts: []runs.Attempt{{Number: 1, Started: start, Ended: start.Add(65 * time.Second)}, {AttemptInfo: runs.AttemptInfo{Kernels: "avx2", Core: 3}, Number: 2, Started: start, Ended: start.Add(5 * time.Second)}}},
-		State: runs.Interrupted, Message: "stopped\r\x1b[A", Steps: 100, Tokens: 102400, Validation: 3.25, BitsPerByte: 1.5, Unigram: 5.5,
+		State: runs.Interrupted, Message: "stopped\r\x1b[A", Steps: 100, Tokens: 102400, Validation: 3.25, ValidatedAt: 90, Epochs: 1.527, BitsPerByte: 1.5, Unigram: 5.5,
 		Checkpoint: "/store/runs/01JD/checkpoints/step-100.safetensors", Weights: strings.Repeat("ab", 32), TrainSpeed: 12345.6,
 		Generations: []runs.Generation{
 			{Prompt: strings.Repeat("prompt ", 40) + hostile, Text: hostile + strings.Repeat(" and on", 40), Reference: "short\n",
@@ -92,7 +92,9 @@ func TestSummaryAsJSON(t *testing.T) {
 	}
 	var got struct {
 		State      string
-		Validation any `json:"validation_loss_nats"`
+		Validation any   `json:"validation_loss_nats"`
+		At         int64 `json:"validation_step"`
+		Epochs     float64
 		Scores     []struct {
 			Task, Verdict string
 		}
@@ -109,7 +111,7 @@ func TestSummaryAsJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.State != "interrupted" || got.Validation != "NaN" || len(got.Scores) != 2 || got.Scores[0].Verdict != "above chance" || got.Scores[1].Verdict != "not told from chance" ||
+	if got.State != "interrupted" || got.At != 90 || got.Epochs != 1.527 || got.Validation != "NaN" || len(got.Scores) != 2 || got.Scores[0].Verdict != "above chance" || got.Scores[1].Verdict != "not told from chance" ||
 		len(got.Samples) != 2 || !got.Samples[0].Right || got.URL != "file:///store/a%20b/report.html" {
 		t.Errorf("%+v", got)
 	}
@@ -121,6 +123,16 @@ func TestSummaryAsJSON(t *testing.T) {
 	}
 	if strings.ContainsFunc(b.String(), func(r rune) bool { return r != '\n' && unicode.Is(unicode.Cc, r) }) {
 		t.Error("a control comes through in JSON")
+	}
+}
+
+func TestSummarySaysTheStepOfAnEarlierValidationOnly(t *testing.T) {
+	o := hostileOutcome()
+	o.ValidatedAt, o.Epochs = o.Steps, 0.00412
+	var b bytes.Buffer
+	summary{Outcome: o, program: "harness"}.write(&b, 80)
+	if strings.Contains(b.String(), "at step") || !strings.Contains(b.String(), " in 100 steps, 0.0041 epochs of the text\n") {
+		t.Error(b.String())
 	}
 }
 

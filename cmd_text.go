@@ -93,6 +93,17 @@ func shortenLeft(s string, width int) string {
 	return "…" + s[from:]
 }
 
+// shortenMiddle keeps the beginning and the end of s, at most n runes with the
+// ellipsis.
+func shortenMiddle(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	head := n / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(n-head-1):])
+}
+
 // columns is the width of the terminal that w is, or 0 if it is none that can
 // redraw a line.
 func columns(w io.Writer) int {
@@ -119,7 +130,9 @@ func resultWidth(w io.Writer) int {
 }
 
 // paragraph is text in lines of at most width columns.
-func paragraph(s string, width int) string { return text.WrapSoft(s, min(width, readable)) }
+func paragraph(s string, width int) string {
+	return strings.ReplaceAll(text.WrapSoft(s, min(width, readable)), " \n", "\n")
+}
 
 // writeTable prints rows without rules or borders; columns named in right are
 // aligned to the right. Cells must be visible already. Nothing is cut: the last

@@ -304,7 +304,7 @@ func TestInitAndSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := harness(t, t.TempDir(), "init", path); r.code != exitError || !strings.Contains(r.stderr, "exists already") {
+	if r := harness(t, t.TempDir(), "init", path); r.code != exitError || !strings.HasSuffix(r.stderr, "exists already and is left as it is; name another file\n") {
 		t.Errorf("a second init: code %d, %s", r.code, r.stderr)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(written, after) {

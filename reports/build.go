@@ -15,18 +15,20 @@ import (
 
 func newRunPage(r record) RunPage {
 	page := RunPage{
-		Title:       r.run.Name,
-		State:       r.run.State,
-		Notes:       r.run.Notes,
-		Tags:        r.run.Tags,
-		Facts:       headerFacts(r),
-		Scores:      latestScores(r.scores, taskQuestions(r.run.Spec)),
-		Generations: generationSteps(r.generations, r.scores),
-		Charts:      newCharts(append(slices.Clip(r.series), scoreSeries(r.scores, r.series)...), r),
-		Attempts:    attemptTable(r.run.Attempts),
-		Events:      eventTable(r.events),
-		Artifacts:   artifactTable(r.artifacts, r.run.ID, r.gone),
-		Spec:        r.run.Spec,
+		Title:         r.run.Name,
+		State:         r.run.State,
+		Notes:         r.run.Notes,
+		Tags:          r.run.Tags,
+		Facts:         headerFacts(r),
+		Scores:        latestScores(r.scores, taskQuestions(r.run.Spec)),
+		Taskless:      len(r.scores) == 0 && taskless(r.run.Spec),
+		Generations:   generationSteps(r.generations, r.scores),
+		GenerationKey: GenerationKey(r.generations),
+		Charts:        newCharts(append(slices.Clip(r.series), scoreSeries(r.scores, r.series)...), r),
+		Attempts:      attemptTable(r.run.Attempts),
+		Events:        eventTable(r.events),
+		Artifacts:     artifactTable(r.artifacts, r.run.ID, r.gone),
+		Spec:          r.run.Spec,
 	}
 	page.Provenance, page.Libraries = provenance(r.run)
 	for _, t := range latestTables(r.tables) {
@@ -45,6 +47,9 @@ func newRunPage(r record) RunPage {
 	}
 	if n := len(r.run.Attempts); n > 0 && r.run.State != runs.Finished && r.run.State != runs.Running {
 		page.Problem = r.run.Attempts[n-1].Message
+	}
+	if r.run.Step == 0 && slices.Contains([]runs.State{runs.Interrupted, runs.Failed, runs.Crashed}, r.run.State) {
+		page.Resume = "harness resume " + r.run.ID
 	}
 	return page
 }
@@ -139,9 +144,27 @@ func tableMeaning(name string) string {
 	case "norm gains":
 		return "Participation ratio (Σw²)² / Σw⁴ of a norm's gains: its width (the column “of”) if all entries are equal in size, 1 if one of them stands alone."
 	case "branches":
-		return "Share: rms of what a branch adds / rms of the residual stream after it."
+		return "Share: " + shareMeaning + "."
 	}
 	return ""
+}
+
+// shareMeaning says what a branch's share is.
+const shareMeaning = "rms of what a branch adds / rms of the residual stream after it"
+
+// GenerationKey explains the scores of generations that are ours, "" if there are none.
+func GenerationKey(generations []runs.Generation) string {
+	has := func(name string) bool {
+		return slices.ContainsFunc(generations, func(g runs.Generation) bool { _, is := g.Scores[name]; return is })
+	}
+	key := ""
+	if has("distinct") {
+		key = "distinct: distinct tokens / tokens generated (near 0: a loop)"
+	}
+	if has("reference nats/token") || has("reference top-1") {
+		key = join(key, "reference nats/token and top-1: loss and accuracy on the true continuation, teacher-forced")
+	}
+	return key
 }
 
 // oneLine shows line breaks and tabs of a table's cells as arrows, so that a prompt of

@@ -178,9 +178,12 @@ func (c Chart) Description() string {
 // Reading explains what the chart holds besides plain lines, "" if nothing.
 func (c Chart) Reading() string {
 	text := ""
+	if len(c.Curves) > 0 && prefixOf(c.Curves[0].Name) == "branch_share" {
+		text = shareMeaning
+	}
 	for _, curve := range c.Curves {
 		if curve.Smooth != nil {
-			text = fmt.Sprintf("bold: exponential running mean, span 1/%d of the run", smoothingShare)
+			text = join(text, fmt.Sprintf("bold: exponential running mean, span 1/%d of the run", smoothingShare))
 			if c.Family == "" {
 				text += fmt.Sprintf(" (%s %s)", tick(round((c.Right-c.Left)/smoothingShare, 2)), plural(string(c.Axis)))
 			}

@@ -238,3 +238,12 @@ func TestManyNonFiniteMarksAreThinned(t *testing.T) {
 		t.Errorf("%d points are left, want at most 500", len(got))
 	}
 }
+
+func TestBranchSharesAreExplained(t *testing.T) {
+	for name, want := range map[string]bool{"branch_share/layer 0": true, "rms/layer 0": false} {
+		reading := newCharts([]runs.Series{{Name: name, Points: []runs.Point{{Step: 1, Value: 0.5}, {Step: 2, Value: 0.4}}}}, record{})[0].Reading()
+		if strings.Contains(reading, shareMeaning) != want {
+			t.Errorf("%s: %q", name, reading)
+		}
+	}
+}

@@ -182,8 +182,8 @@ func TestPhasesAreMarkedOnEveryChart(t *testing.T) {
 	}
 	for _, chart := range page.Charts {
 		drawn := chart.byKind(MarkPhase)
-		if len(drawn) != 1 || drawn[0].X != 12288 || drawn[0].Short != "phase 2" {
-			t.Errorf("%s: phases %+v, want the second at 12,288 tokens", chart.Title, drawn)
+		if len(drawn) != 1 || drawn[0].X != 20480 || drawn[0].Short != "phase 2" {
+			t.Errorf("%s: phases %+v, want the second at 20,480 tokens", chart.Title, drawn)
 		}
 		svg, err := chart.SVG()
 		if err != nil {
@@ -196,7 +196,7 @@ func TestPhasesAreMarkedOnEveryChart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !json.Valid(encoded) || !strings.Contains(string(encoded), `"name":"phase 2","xAxis":12288`) {
+		if !json.Valid(encoded) || !strings.Contains(string(encoded), `"name":"phase 2","xAxis":20480`) {
 			t.Errorf("%s: the interactive chart does not mark the phase", chart.Title)
 		}
 	}
@@ -206,7 +206,7 @@ func TestPhasesAreMarkedOnEveryChart(t *testing.T) {
 			labels = append(labels, m.Label)
 		}
 	}
-	want := []string{"phase 1 of 2: shift 100 (from step 0)", "phase 2 of 2: go 70, shift 30 (from step 12)"}
+	want := []string{"phase 1 of 2: shift 100 (from step 0)", "phase 2 of 2: go 70, shift 30 (from step 20)"}
 	if !slices.Equal(labels, want) {
 		t.Errorf("listed are %q, want %q", labels, want)
 	}

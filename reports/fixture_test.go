@@ -51,7 +51,7 @@ func smallRecord() record {
 			runs.Score{Step: step, Tokens: step * 1024, Name: "shift", Value: float64(step) / 50, Low: float64(step)/50 - 0.04, High: float64(step)/50 + 0.03, Chance: 1.0 / 14, N: 500, Seed: 7},
 			runs.Score{Step: step, Tokens: step * 1024, Name: "add", Value: 0.012, Low: 0.005, High: 0.026, Chance: 0.01, N: 500, Seed: 7})
 		r.generations = append(r.generations, runs.Generation{Step: step, Tokens: step * 1024, Prompt: "func Read(", Text: "p []byte)", Reference: "b []byte)",
-			Scores: map[string]float64{"loss": 4.5, "repeats": math.NaN()}})
+			Scores: map[string]float64{"distinct": 0.25, "reference nats/token": math.NaN()}})
 		r.tables = append(r.tables, runs.Table{Step: step, Name: "participation", Columns: []string{"layer", "ratio"}, Rows: [][]string{{"swa 0", "51.7"}}})
 		r.artifacts = append(r.artifacts, runs.Artifact{Step: step, Kind: "checkpoint", Path: "runs/" + id + "/step.safetensors", SHA256: "bf4a", Bytes: 15324532})
 	}
@@ -63,7 +63,7 @@ func smallRecord() record {
 	r.gone = map[string]bool{"runs/" + id + "/step.safetensors": true}
 	r.events = []runs.Event{
 		{Step: 0, Kind: "phase", Text: "phase 1 of 2: shift 100", Attempt: 1},
-		{Step: 12, Kind: "phase", Text: "phase 2 of 2: go 70, shift 30", Attempt: 1},
+		{Step: 20, Kind: "phase", Text: "phase 2 of 2: go 70, shift 30", Attempt: 1},
 		{Step: 20, Kind: "phase", Text: "phase 2 of 2: go 70, shift 30", Attempt: 2},
 		{Step: 40, Kind: "diverged", Text: "loss is NaN", Elapsed: time.Minute, Attempt: 2},
 	}

@@ -36,6 +36,9 @@ func lossFacts(r record) []Fact {
 				fact.Note = number(s.Points[len(s.Points)-1].Value) + " bits per byte; " + fact.Note
 			}
 		}
+		if best, better := BestValidation(r.series); better {
+			fact.Note += fmt.Sprintf("; best %s at %s tokens", number(best.Value), tick(round(float64(best.Tokens), 3)))
+		}
 		facts = append(facts, fact)
 	}
 	if entropy, ok := unigramEntropy(r); ok {
@@ -96,6 +99,8 @@ func budgetFact(run runs.Run) Fact {
 	budget, err := strconv.ParseInt(run.Provenance["steps"], 10, 64)
 	switch {
 	case err != nil || budget <= 0:
+	case run.Step == 0:
+		fact.Note = fmt.Sprintf("0 of %s steps", humanize.Comma(budget))
 	case run.Step >= budget:
 		fact.Note += ", the whole budget"
 	case run.Step > 0:
@@ -193,9 +198,38 @@ func attemptTime(a runs.Attempt) time.Duration {
 	return end.Sub(a.Started)
 }
 
-// finalValidationLoss takes the last point of the validation loss; among several
-// (one per source) the shortest name is the overall one.
+// finalValidationLoss takes the last point of the validation loss.
 func finalValidationLoss(series []runs.Series) (runs.Point, bool) {
+	points := validationLoss(series)
+	if len(points) == 0 {
+		return runs.Point{}, false
+	}
+	return points[len(points)-1], true
+}
+
+// BestValidation is the point of the lowest validation loss of a run; ok is false
+// where the last is within 0.5% of it, and so as good as noise can tell.
+func BestValidation(series []runs.Series) (best runs.Point, ok bool) {
+	const margin = 0.005
+	points := validationLoss(series)
+	best.Value = math.Inf(1)
+	for _, p := range points {
+		if p.Value < best.Value && finite(p.Value) {
+			best = p
+		}
+	}
+	if !finite(best.Value) {
+		return runs.Point{}, false
+	}
+	if last := points[len(points)-1].Value; last <= best.Value*(1+margin) { // false for NaN
+		return runs.Point{}, false
+	}
+	return best, true
+}
+
+// validationLoss is the series of the validation loss, nil if there is none; among
+// several (one per source) the shortest name is the overall one.
+func validationLoss(series []runs.Series) []runs.Point {
 	var found *runs.Series
 	for i, s := range series {
 		if !isValidationLoss(s.Name) || len(s.Points) == 0 {
@@ -206,9 +240,9 @@ func finalValidationLoss(series []runs.Series) (runs.Point, bool) {
 		}
 	}
 	if found == nil {
-		return runs.Point{}, false
+		return nil
 	}
-	return found.Points[len(found.Points)-1], true
+	return found.Points
 }
 
 // unigramEntropy looks for it among the metrics, then among the tables, where a

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -30,6 +31,33 @@ func TestHeaderAnswersTheFirstQuestions(t *testing.T) {
 	r.run.Step = 80
 	if got := factOf(newRunPage(r), "trained on"); got.Note != "80 steps, the whole budget" {
 		t.Errorf("at the end: %+v", got)
+	}
+}
+
+func TestBestValidationIsSaidWhereTheLastIsWorse(t *testing.T) {
+	at := func(values ...float64) []runs.Series {
+		s := runs.Series{Name: "validation/loss"}
+		for i, v := range values {
+			s.Points = append(s.Points, runs.Point{Step: int64(i), Tokens: int64(i) * 150_000, Value: v})
+		}
+		return []runs.Series{{Name: "validation/loss/go", Points: []runs.Point{{Value: 1}}}, s}
+	}
+	nan := math.NaN()
+	for _, c := range []struct {
+		values []float64
+		note   string
+	}{
+		{[]float64{5, 4, 3.2771, 3.3}, "; best 3.277 at 300k tokens"},
+		{[]float64{5, 4, 3.2771, nan}, "; best 3.277 at 300k tokens"},
+		{[]float64{5, 6}, "; best 5 at 0 tokens"},
+		{[]float64{5, 4, 3.29, 3.3}, ""},
+		{[]float64{5, 4}, ""},
+		{[]float64{nan, nan}, ""},
+	} {
+		note := factOf(newRunPage(record{series: at(c.values...)}), "validation loss").Note
+		if _, got, _ := strings.Cut(note, " tokens"); got != c.note {
+			t.Errorf("%v: %q, want it to end in %q", c.values, note, c.note)
+		}
 	}
 }
 

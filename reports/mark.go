@@ -74,8 +74,8 @@ func (r record) marks(axis Axis, tokensAt func(step int64) int64) []Mark {
 	return marks
 }
 
-// phases keeps one mark per phase: a resumed attempt says again, perhaps from
-// within a phase, which one it is in.
+// phases keeps one mark per phase: an attempt that resumes right where a phase begins
+// says so again.
 func (r record) phases(axis Axis, tokensAt func(step int64) int64) []Mark {
 	begun := slices.DeleteFunc(slices.Clone(r.events), func(e runs.Event) bool { return e.Kind != phaseEvent })
 	slices.SortStableFunc(begun, func(a, b runs.Event) int { return cmp.Compare(a.Step, b.Step) })

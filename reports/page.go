@@ -19,20 +19,25 @@ type RunPage struct {
 	Notes string
 	Tags  []string
 	// Problem says why the last attempt ended, where that was not its budget.
-	Problem     string
-	Facts       []Fact
-	Scores      []ScoreRow
-	Samples     *Table // prompts of the newest probing and how they were answered; nil if none
-	Charts      []Chart
-	Generations []GenerationStep // newest first
-	Inputs      []Table          // of the model and of the corpus
-	Tables      []Table          // the others
-	Spec        string           // resolved, YAML
-	Attempts    Table
-	Events      Table
-	Artifacts   Table
-	Provenance  []Fact
-	Libraries   []Fact // versions of the modules the program was built from
+	Problem string
+	// Resume is the command that goes on with a run that ended before its first step,
+	// "" for others.
+	Resume        string
+	Facts         []Fact
+	Scores        []ScoreRow
+	Samples       *Table // prompts of the newest probing and how they were answered; nil if none
+	Charts        []Chart
+	Taskless      bool             // the spec has no tasks, so that there are no scores
+	Generations   []GenerationStep // newest first
+	GenerationKey string           // explains the scores of generations, "" where there is nothing to explain
+	Inputs        []Table          // of the model and of the corpus
+	Tables        []Table          // the others
+	Spec          string           // resolved, YAML
+	Attempts      Table
+	Events        Table
+	Artifacts     Table
+	Provenance    []Fact
+	Libraries     []Fact // versions of the modules the program was built from
 }
 
 // Fact is one labelled figure of the header or of the provenance list.

@@ -196,10 +196,82 @@ func TestEmptyRun(t *testing.T) {
 		t.Errorf("title %q", got)
 	}
 	text := textOf(root)
-	for _, want := range []string{"No probe has scored", "generated no text", "recorded no metric", "No attempt has begun", "Nothing was recorded"} {
+	if nav := textOf(elements(root, "nav")[0]); nav != "Record" || len(elements(root, "section")) != 1 {
+		t.Errorf("empty sections are shown: %q", nav)
+	}
+	for _, want := range []string{"No attempt has begun", "Nothing was recorded"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("page of an empty run does not say %q", want)
 		}
+	}
+}
+
+func TestRunThatEndedBeforeItsFirstStep(t *testing.T) {
+	run := runs.Run{ID: "01K7", State: runs.Crashed, Provenance: map[string]string{"steps": "1758"}}
+	said := func(run runs.Run) string {
+		return textOf(elements(parsePage(t, renderPage(t, newRunPage(record{run: run}), Assets{})), "header")[0])
+	}
+	for _, want := range []string{"before its first step", "harness resume 01K7", "0 of 1,758 steps"} {
+		if !strings.Contains(said(run), want) {
+			t.Errorf("the header lacks %q: %s", want, said(run))
+		}
+	}
+	for state, step := range map[runs.State]int64{runs.Crashed: 1, runs.Running: 0, runs.Diverged: 0} {
+		run.State, run.Step = state, step
+		if strings.Contains(said(run), "resume") {
+			t.Errorf("%s at step %d: %s", state, step, said(run))
+		}
+	}
+}
+
+func TestPageOfARunWithoutTasks(t *testing.T) {
+	const line = "The spec has no tasks, so nothing was probed."
+	for spec, want := range map[string]bool{
+		"corpus: {tasks: []}": true, "corpus: {sources: [{kind: gotree}]}": true,
+		"": false, "tasks: none": false, "corpus: {tasks: [{name: copy}]}": false, "corpus: [": false,
+	} {
+		r := smallRecord()
+		r.run.Spec, r.scores = spec, nil
+		r.tables = nil
+		root := parsePage(t, renderPage(t, newRunPage(r), Assets{}))
+		for _, s := range elements(root, "section") {
+			switch attribute(s, "id") {
+			case "scores":
+				t.Errorf("spec %q: scores of nothing", spec)
+			case "curves":
+				if strings.HasSuffix(strings.TrimSpace(textOf(s)), line) != want {
+					t.Errorf("spec %q: want the line at the end: %v", spec, want)
+				}
+			}
+		}
+		if nav := textOf(elements(root, "nav")[0]); strings.Contains(nav, "Scores") || !strings.Contains(nav, "Curves Generations") {
+			t.Errorf("spec %q: sections %q", spec, nav)
+		}
+	}
+	scored := smallRecord()
+	scored.run.Spec = "corpus: {}"
+	if page := renderPage(t, newRunPage(scored), Assets{}); strings.Contains(page, line) {
+		t.Error("a run with scores is said to be not probed")
+	}
+}
+
+func TestScoresOfGenerationsAreExplained(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": {"mine"},
+		"distinct: distinct tokens / tokens generated (near 0: a loop)":                              {"distinct", "mine"},
+		"reference nats/token and top-1: loss and accuracy on the true continuation, teacher-forced": {"reference top-1"},
+	} {
+		scores := map[string]float64{}
+		for _, name := range names {
+			scores[name] = 1
+		}
+		if got := GenerationKey([]runs.Generation{{}, {Scores: scores}}); got != want {
+			t.Errorf("%v: %q, want %q", names, got, want)
+		}
+	}
+	text := textOf(parsePage(t, renderPage(t, newRunPage(smallRecord()), Assets{})))
+	if n := strings.Count(text, "near 0: a loop"); n != 1 {
+		t.Errorf("the page explains the scores %d times", n)
 	}
 }
 

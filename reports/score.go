@@ -65,6 +65,16 @@ func taskQuestions(spec string) map[string]string {
 	return questions
 }
 
+// taskless holds for a resolved spec that trains on text alone. It does not for one
+// of another form, which may name its tasks elsewhere.
+func taskless(spec string) bool {
+	var resolved struct {
+		Corpus *struct{ Tasks []any }
+	}
+	err := yaml.Unmarshal([]byte(spec), &resolved)
+	return err == nil && resolved.Corpus != nil && len(resolved.Corpus.Tasks) == 0
+}
+
 // question is what a kind of task asks, "" for an unknown kind.
 func question(kind string) string {
 	switch kind {
