@@ -18,7 +18,7 @@ func arrows() map[string][]string {
 		"harness/experiments":   {"corpus", "probes", "diagnostics", "nn", "nn/optim", "nn/checkpoint", "nn/generate", "runs", "amx"},
 		"harness/reports":       {"runs"},
 		"harness/probes":        {"nn", "nn/generate", "corpus"},
-		"harness/diagnostics":   {"nn", "corpus"},
+		"harness/diagnostics":   {"nn"},
 		"harness/nn":            {"amx"},
 		"harness/nn/optim":      {"nn", "amx"},
 		"harness/nn/generate":   {"nn"},

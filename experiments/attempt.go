@@ -20,7 +20,7 @@ import (
 	"harness/runs"
 )
 
-// Names of metrics that are looked up again.
+// Names of metrics, and beginnings of names.
 const (
 	validationLoss = "validation/loss"
 	bitsPerByte    = "validation/bits_per_byte"
@@ -182,9 +182,7 @@ func (a *attempt) train(ctx context.Context) error {
 			}
 		}
 	}
-	if err := a.finish(ctx); err != nil {
-		return a.orInterrupt(ctx, err)
-	}
+	a.out.State = runs.Finished // the last step was validated and probed, by the loop or by catchUp
 	return nil
 }
 
@@ -211,51 +209,19 @@ func begin(phases []corpus.Phase, i int, steps int64) int64 {
 	return phases[i-1].EndStep(steps)
 }
 
-// catchUp does what was due after the step that the attempt starts from, if it is
-// not done yet: a new run has not been validated, and an interrupt may have come
-// between a step and its evaluation.
+// catchUp evaluates what is due at the step that the attempt starts from: a new run
+// has not been validated, and an interrupt or a kill may have come between a step
+// and its evaluation. Where it had not, the same figures are recorded once more, and
+// the store shows the later ones alone.
 func (a *attempt) catchUp(ctx context.Context, plan schedule) error {
-	if !a.flush(ctx) {
-		return nil // the store cannot say what it holds; training must not wait for it
-	}
-	series, err := a.store.Series(ctx, a.run.ID)
-	if err != nil {
-		return nil
-	}
-	var validated, probed bool
-	for _, s := range series {
-		for _, p := range s.Points {
-			if p.Step == a.t.step {
-				validated = validated || s.Name == validationLoss
-				probed = probed || strings.HasPrefix(s.Name, branchShare)
-			}
-		}
-	}
-	if plan.validate(a.t.step) && !validated {
+	if plan.validate(a.t.step) {
 		if err := a.validate(ctx); err != nil {
 			return err
 		}
 	}
-	if plan.probe(a.t.step) && !probed && a.t.step > 0 {
+	if plan.probe(a.t.step) && a.t.step > 0 {
 		return a.probe(ctx)
 	}
-	return nil
-}
-
-// finish ends a run that is done. An attempt that found everything done and
-// recorded measures again what the outcome tells, and records nothing.
-func (a *attempt) finish(ctx context.Context) error {
-	if math.IsNaN(a.out.Validation) {
-		whole, _, err := a.eval.validate(ctx)
-		if err != nil {
-			return err
-		}
-		a.out.Validation, a.out.BitsPerByte, a.out.ValidatedAt = whole.Mean(), a.eval.bitsPerByte(whole), a.t.step
-		if err := a.ask(ctx); err != nil {
-			return err
-		}
-	}
-	a.out.State = runs.Finished
 	return nil
 }
 
@@ -332,10 +298,12 @@ const flushTime = time.Second
 
 // flush commits the metrics recorded so far if the store can do it soon, so that a
 // resume from the checkpoint that follows leaves no gap in them.
-func (a *attempt) flush(ctx context.Context) bool {
+func (a *attempt) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	return a.rec.Flush(ctx) == nil
+	if err := a.rec.Flush(ctx); err != nil {
+		a.options.note("the checkpoint is ahead of the recorded metrics: " + err.Error())
+	}
 }
 
 // weights fills in what the outcome says about the model as it stands.

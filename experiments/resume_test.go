@@ -349,3 +349,33 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An interrupt behind the last step cuts off its evaluation: the resume has nothing
+// to train, but its figures are those of an undisturbed run, each of them once.
+func TestResumeBehindTheLastStepEvaluates(t *testing.T) {
+	path, dir, wantDir := tinySpec(t, ""), t.TempDir(), t.TempDir()
+	want := run(t, load(t, path), wantDir)
+	out := interruptAt(t, load(t, path), dir, 157)
+	again, err := Resume(context.Background(), out.Run.ID, Options{Store: dir})
+	if err != nil || again.State != runs.Finished || again.Weights != want.Weights || again.Validation != want.Validation {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	compareMetrics(t, dir, out.Run.ID, wantDir, want.Run.ID)
+	count := func(dir, id string) (scores, generations, tables int) {
+		s, err := runs.OpenReadOnly(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		a, _ := s.Scores(context.Background(), id)
+		b, _ := s.Generations(context.Background(), id)
+		c, _ := s.Tables(context.Background(), id)
+		return len(a), len(b), len(c)
+	}
+	gotScores, gotGenerations, gotTables := count(dir, out.Run.ID)
+	wantScores, wantGenerations, wantTables := count(wantDir, want.Run.ID)
+	if gotScores != wantScores || gotGenerations != wantGenerations || gotTables != wantTables {
+		t.Errorf("%d scores, %d generations, %d tables; undisturbed %d, %d, %d",
+			gotScores, gotGenerations, gotTables, wantScores, wantGenerations, wantTables)
+	}
+}
