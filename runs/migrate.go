@@ -20,6 +20,10 @@ var migrations embed.FS
 // database is not mistaken for an empty store.
 const applicationID = 0x68726e73
 
+// oldestReadable is the first version of the schema that can be read as it is.
+// Later ones only added tables, which readers take for empty where there are none.
+const oldestReadable = 1
+
 // lockFile takes an exclusive advisory lock on path, which is created, and
 // waits up to patience for it. The system drops the lock if the process dies.
 func lockFile(path string, patience time.Duration) (unlock func(), err error) {
@@ -98,8 +102,8 @@ func (s *Store) checkVersion(ctx context.Context) error {
 		return fmt.Errorf("open store %s: %w: %s belongs to another program", s.dir, ErrCorrupt, s.path())
 	case version > len(names):
 		return fmt.Errorf("open store %s: %w: its schema is %d, this build knows up to %d", s.dir, ErrNewer, version, len(names))
-	case version < len(names) && s.readOnly:
-		return fmt.Errorf("open store %s: its schema is %d, this build needs %d: open it once for writing to migrate it", s.dir, version, len(names))
+	case version < oldestReadable && s.readOnly:
+		return fmt.Errorf("open store %s: its schema is %d, this build needs %d: open it once for writing to migrate it", s.dir, version, oldestReadable)
 	}
 	return nil
 }
