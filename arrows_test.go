@@ -26,6 +26,10 @@ func arrows() map[string][]string {
 		"harness/corpus":        {},
 		"harness/runs":          {},
 		"harness/amx":           {},
+		"harness/bench/peers":   {"amx"},
+
+		"harness/amx/amxemu":         {},
+		"harness/amx/amxemu/encoded": {},
 	}
 }
 
@@ -35,6 +39,8 @@ func testOnly() map[string][]string {
 		"harness/probes":      {"amx"},
 		"harness/diagnostics": {"amx"},
 		"harness/nn/generate": {"amx"},
+		"harness/amx":         {"amx/amxemu"},
+		"harness/amx/amxemu":  {"amx/amxemu/encoded"},
 	}
 }
 

@@ -54,7 +54,9 @@ or a device is written to, and no path is printed then, nor with --out -.`,
 			}
 			path, lies := pagePath(store, run.ID), true
 			if chosen {
-				path, lies, err = writePageTo(cmd.Context(), store, run.ID, out, cmd.OutOrStdout())
+				path, lies, err = writePageTo(out, cmd.OutOrStdout(),
+					func(w io.Writer) error { return renderPage(cmd.Context(), store, run.ID, w) },
+					func(path string) error { return writePage(cmd.Context(), store, run.ID, path) })
 			} else {
 				err = writePage(cmd.Context(), store, run.ID, path)
 			}
@@ -70,6 +72,7 @@ or a device is written to, and no path is printed then, nor with --out -.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write, instead of report.html in the run's directory; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print where the page lies as JSON")
+	cmd.AddCommand(c.reportBenchCommand())
 	return cmd
 }
 
@@ -115,12 +118,12 @@ func checkOut(out string, asJSON bool) error {
 	return nil
 }
 
-// writePageTo writes the page of a run to out as a shell would: "-" is stdout, a
-// link is followed, and a pipe or device that exists is written to. A regular file
-// is replaced atomically. lies says that the page lies at path from now on.
-func writePageTo(ctx context.Context, s *runs.Store, runID, out string, stdout io.Writer) (path string, lies bool, err error) {
+// writePageTo writes a page to out as a shell would: "-" is stdout, a link is
+// followed, and a pipe or device that exists is written to, by render. A regular file
+// is replaced atomically, by replace. lies says that the page lies at path from now on.
+func writePageTo(out string, stdout io.Writer, render func(io.Writer) error, replace func(path string) error) (path string, lies bool, err error) {
 	if out == "-" {
-		return "", false, renderPage(ctx, s, runID, stdout)
+		return "", false, render(stdout)
 	}
 	info, err := os.Stat(out)
 	if err == nil && !info.Mode().IsRegular() {
@@ -128,7 +131,7 @@ func writePageTo(ctx context.Context, s *runs.Store, runID, out string, stdout i
 		if err != nil {
 			return "", false, fmt.Errorf("write the report: %w", err)
 		}
-		return "", false, errors.Join(renderPage(ctx, s, runID, f), f.Close())
+		return "", false, errors.Join(render(f), f.Close())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", false, fmt.Errorf("find the place of the report: %w", err)
@@ -139,7 +142,7 @@ func writePageTo(ctx context.Context, s *runs.Store, runID, out string, stdout i
 	if err != nil {
 		return "", false, fmt.Errorf("find the place of the report: %w", err)
 	}
-	return path, true, writePage(ctx, s, runID, path)
+	return path, true, replace(path)
 }
 
 func renderPage(ctx context.Context, s *runs.Store, runID string, w io.Writer) error {

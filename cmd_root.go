@@ -189,7 +189,8 @@ func newRoot(c *cli) *cobra.Command {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(c.runCommand(), c.resumeCommand(), c.lsCommand(), c.showCommand(), c.reportCommand(),
-		c.assetsCommand(), c.generateCommand(), c.initCommand(), c.schemaCommand())
+		c.assetsCommand(), c.generateCommand(), c.initCommand(), c.schemaCommand(),
+		c.doctorCommand(), c.benchCommand())
 	return root
 }
 

@@ -26,7 +26,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(withOwnCache(m))
+}
+
+// withOwnCache keeps the user's cache out of the tests: the choice of kernels that
+// one run measures, all others and all children take.
+func withOwnCache(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "harness-cache-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CACHE_HOME", dir)
+	return m.Run()
 }
 
 // result is how a command line ended.

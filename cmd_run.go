@@ -158,7 +158,7 @@ func checkSpecFile(path string) error {
 // checkKernels refuses a kernel set that there is none of here, before anything
 // is started with it.
 func checkKernels(name string) error {
-	if _, err := amx.Select(name); err != nil {
+	if err := amx.Check(name); err != nil {
 		return &codedError{code: exitUsage, err: err}
 	}
 	return nil

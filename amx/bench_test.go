@@ -22,16 +22,16 @@ import (
 func bursts(b *testing.B, call func()) (fastest float64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	start := threadTime()
+	start := ThreadTime()
 	call()
-	perBurst := 1 + int(100*time.Microsecond/max(threadTime()-start, 1))
+	perBurst := 1 + int(100*time.Microsecond/max(ThreadTime()-start, 1))
 	fastest = math.Inf(1)
 	for b.Loop() {
-		start := threadTime()
+		start := ThreadTime()
 		for range perBurst {
 			call()
 		}
-		fastest = min(fastest, float64((threadTime()-start).Nanoseconds())/float64(perBurst))
+		fastest = min(fastest, float64((ThreadTime()-start).Nanoseconds())/float64(perBurst))
 	}
 	return fastest
 }
@@ -138,7 +138,7 @@ func ExampleSelect() {
 		return
 	}
 	c := make([]float32, 1)
-	k.Gemm(NN, 1, 1, 2, []float32{1, 2}, 2, []float32{3, 4}, 1, c, 1, false)
+	k.Gemm(NN, 1, 1, 2, []float32{1, 2}, 2, []float32{3, 4}, 1, nil, c, 1)
 	fmt.Println(k.Name, c[0])
 	// Output: portable 11
 }

@@ -1,88 +1,122 @@
 package amx
 
 // #cgo LDFLAGS: -lm
+// #include "flush.h"
 // #include "kernels.h"
 //
-// static void gemm(const kernel_set *s, int trans, long m, long n, long k, const float *a, long lda, const float *b,
-//                  long ldb, float *c, long ldc, int accumulate, float *scratch) {
-//	s->gemm(trans, m, n, k, a, lda, b, ldb, c, ldc, accumulate, scratch);
+// static long packed_size(const kernel_set *s, int trans, long n, long k) {
+//	return s->gemm->packed_size(trans, n, k);
 // }
-// static long gemm_scratch(const kernel_set *s, int trans, long m, long n, long k) {
-//	return s->gemm_scratch(trans, m, n, k);
+// static void pack(const kernel_set *s, void *packed, int trans, long n, long k, const float *b, long ldb) {
+//	s->gemm->pack(packed, trans, n, k, b, ldb);
+// }
+// static long scratch_size(const kernel_set *s, int trans, long m, long n, long k) {
+//	return s->gemm->scratch_size(trans, m, n, k);
+// }
+// static void gemm(const kernel_set *s, int trans, long m, long n, long k, const float *a, long lda, const float *b,
+//                  long ldb, const void *packed, const float *plus, float *c, long ldc, void *scratch) {
+//	s->gemm->gemm(trans, m, n, k, a, lda, b, ldb, packed, plus, c, ldc, scratch);
+// }
+// static long scratch_size32(const kernel_set *s, int trans, long m, long n, long k) {
+//	return s->gemm32->scratch_size(trans, m, n, k);
+// }
+// static void gemm32(const kernel_set *s, int trans, long m, long n, long k, const float *a, long lda, const float *b,
+//                    long ldb, const float *plus, float *c, long ldc, void *scratch) {
+//	s->gemm32->gemm(trans, m, n, k, a, lda, b, ldb, NULL, plus, c, ldc, scratch);
 // }
 // static void rmsnorm(const kernel_set *s, float *y, float *rstd, const float *x, const float *gain, long rows, long d,
 //                     float eps) {
-//	s->rmsnorm(y, rstd, x, gain, rows, d, eps);
+//	FLUSHED s->rmsnorm(y, rstd, x, gain, rows, d, eps);
 // }
-// static void rmsnorm_backward(const kernel_set *s, float *dx, float *dgain, const float *dy, const float *x,
-//                              const float *gain, const float *rstd, long rows, long d) {
-//	s->rmsnorm_backward(dx, dgain, dy, x, gain, rstd, rows, d);
+// static void rmsnorm_backward(const kernel_set *s, float *dx, float *dgain, float *y, const float *dy,
+//                              const float *x, const float *gain, const float *rstd, long rows, long d) {
+//	FLUSHED s->rmsnorm_backward(dx, dgain, y, dy, x, gain, rstd, rows, d);
 // }
 // static void gated_act(const kernel_set *s, float *h, const float *gu, long rows, long f, int act) {
-//	s->gated_act(h, gu, rows, f, act);
+//	FLUSHED s->gated_act(h, gu, rows, f, act);
 // }
-// static void gated_act_backward(const kernel_set *s, float *dgu, const float *gu, const float *dh, long rows, long f,
+// static void gated_act_backward(const kernel_set *s, float *dgu, float *h, const float *gu, const float *dh, long rows, long f,
 //                                int act) {
-//	s->gated_act_backward(dgu, gu, dh, rows, f, act);
+//	FLUSHED s->gated_act_backward(dgu, h, gu, dh, rows, f, act);
 // }
 // static void sigmoid_gate(const kernel_set *s, float *out, const float *y, const float *gate, long rows, long w,
 //                          long ldg) {
-//	s->sigmoid_gate(out, y, gate, rows, w, ldg);
+//	FLUSHED s->sigmoid_gate(out, y, gate, rows, w, ldg);
 // }
 // static void sigmoid_gate_backward(const kernel_set *s, float *dy, float *dgate, const float *dout, const float *y,
 //                                   const float *gate, long rows, long w, long ldg, long lddg) {
-//	s->sigmoid_gate_backward(dy, dgate, dout, y, gate, rows, w, ldg, lddg);
+//	FLUSHED s->sigmoid_gate_backward(dy, dgate, dout, y, gate, rows, w, ldg, lddg);
 // }
 // static void rotary(const kernel_set *s, float *x, long rows, long ld, long heads, long dh, const int *pos,
 //                    const float *cos, const float *sin, float sign) {
-//	s->rotary(x, rows, ld, heads, dh, pos, cos, sin, sign);
+//	FLUSHED s->rotary(x, rows, ld, heads, dh, pos, cos, sin, sign);
 // }
 // static void softmax_band(const kernel_set *s, float *p, long rows, long cols, long ld, long off, long window,
 //                          float scale) {
-//	s->softmax_band(p, rows, cols, ld, off, window, scale);
+//	FLUSHED s->softmax_band(p, rows, cols, ld, off, window, scale);
 // }
-// static void softmax_band_backward(const kernel_set *s, float *dp, const float *p, long rows, long cols, long ld,
-//                                   float scale) {
-//	s->softmax_band_backward(dp, p, rows, cols, ld, scale);
-// }
-// static void decay_scores(const kernel_set *s, float *dst, const float *m, const float *cum, long n, long ld) {
-//	s->decay_scores(dst, m, cum, n, ld);
-// }
-// static void decay_scores_backward(const kernel_set *s, float *dm, float *dcum, const float *ddst, const float *m,
-//                                   const float *cum, long n, long ld) {
-//	s->decay_scores_backward(dm, dcum, ddst, m, cum, n, ld);
-// }
-// static void scale_rows(const kernel_set *s, float *dst, const float *src, const float *f, long rows, long w, long ldd,
-//                        long lds, int accumulate) {
-//	s->scale_rows(dst, src, f, rows, w, ldd, lds, accumulate);
-// }
-// static void row_dots(const kernel_set *s, float *out, const float *a, const float *b, long rows, long w, long lda,
-//                      long ldb) {
-//	s->row_dots(out, a, b, rows, w, lda, ldb);
+// static void scale_rows(const kernel_set *s, float *table, const float *f, const int *idx, long rows, long d) {
+//	FLUSHED s->scale_rows(table, f, idx, rows, d);
 // }
 // static void gather_rows(const kernel_set *s, float *dst, const float *table, const int *idx, long rows, long d,
 //                         float scale) {
-//	s->gather_rows(dst, table, idx, rows, d, scale);
+//	FLUSHED s->gather_rows(dst, table, idx, rows, d, scale);
 // }
 // static void scatter_add_rows(const kernel_set *s, float *table, const float *src, const int *idx, long rows, long d,
 //                              float scale) {
-//	s->scatter_add_rows(table, src, idx, rows, d, scale);
+//	FLUSHED s->scatter_add_rows(table, src, idx, rows, d, scale);
 // }
 // static void softmax_xent(const kernel_set *s, float *loss, float *logits, const float *bias, const int *target,
 //                          long rows, long cols, long ld, float scale) {
-//	s->softmax_xent(loss, logits, bias, target, rows, cols, ld, scale);
+//	FLUSHED s->softmax_xent(loss, logits, bias, target, rows, cols, ld, scale);
+// }
+// static long attention_scratch(const kernel_set *s, long n, long heads, long dh) {
+//	return s->attention_scratch(n, heads, dh);
+// }
+// static void attention(const kernel_set *s, float *out, long ldo, float *lse, const float *in, long ld, long n,
+//                       long heads, long dh, long window, float scale, void *scratch) {
+//	FLUSHED s->attention(out, ldo, lse, in, ld, n, heads, dh, window, scale, scratch);
+// }
+// static void attention_backward(const kernel_set *s, float *din, const float *in, long ld, const float *out,
+//                                const float *dout, long ldo, const float *lse, long n, long heads, long dh,
+//                                long window, float scale, void *scratch) {
+//	FLUSHED s->attention_backward(din, in, ld, out, dout, ldo, lse, n, heads, dh, window, scale, scratch);
+// }
+// static long linear_scratch(const kernel_set *s, long heads, long state, long dh) {
+//	return s->linear_scratch(heads, state, dh);
+// }
+// static void linear_attention(const kernel_set *s, float *out, long ldo, float *states, const float *in, long ld,
+//                              const float *bias, long n, long heads, long state, long dh, void *scratch) {
+//	FLUSHED s->linear_attention(out, ldo, states, in, ld, bias, n, heads, state, dh, scratch);
+// }
+// static void linear_attention_backward(const kernel_set *s, float *din, const float *states, const float *in, long ld,
+//                                       const float *dout, long ldo, const float *bias, long n, long heads, long state,
+//                                       long dh, void *scratch) {
+//	FLUSHED s->linear_attention_backward(din, states, in, ld, dout, ldo, bias, n, heads, state, dh, scratch);
 // }
 // static void adamw(const kernel_set *s, float *p, const float *g, float *m, float *v, long n, float lr, float beta1,
 //                   float beta2, float eps, float decay, float correct1, float correct2, float grad_scale) {
 //	adamw_step step = {lr, beta1, beta2, eps, decay, correct1, correct2, grad_scale};
-//	s->adamw(p, g, m, v, n, step);
+//	FLUSHED s->adamw(p, g, m, v, n, step);
+// }
+// static void adamw_rows(const kernel_set *s, float *p, const float *g, float *m, float *v, const int *idx,
+//                        const float *correct1, const float *correct2, long rows, long d, float lr, float beta1,
+//                        float beta2, float eps, float decay, float grad_scale) {
+//	adamw_step step = {lr, beta1, beta2, eps, decay, 0, 0, grad_scale};
+//	FLUSHED s->adamw_rows(p, g, m, v, idx, correct1, correct2, rows, d, step);
 // }
 // static double sum_squares(const kernel_set *s, const float *x, long n) { return s->sum_squares(x, n); }
 // static double fma_peak(const kernel_set *s, long rounds, float *sink) { return s->fma_peak(rounds, sink); }
 //
 // #cgo noescape gemm
 // #cgo nocallback gemm
-// #cgo nocallback gemm_scratch
+// #cgo noescape gemm32
+// #cgo nocallback gemm32
+// #cgo nocallback scratch_size32
+// #cgo nocallback packed_size
+// #cgo noescape pack
+// #cgo nocallback pack
+// #cgo nocallback scratch_size
 // #cgo noescape rmsnorm
 // #cgo nocallback rmsnorm
 // #cgo noescape rmsnorm_backward
@@ -99,16 +133,8 @@ package amx
 // #cgo nocallback rotary
 // #cgo noescape softmax_band
 // #cgo nocallback softmax_band
-// #cgo noescape softmax_band_backward
-// #cgo nocallback softmax_band_backward
-// #cgo noescape decay_scores
-// #cgo nocallback decay_scores
-// #cgo noescape decay_scores_backward
-// #cgo nocallback decay_scores_backward
 // #cgo noescape scale_rows
 // #cgo nocallback scale_rows
-// #cgo noescape row_dots
-// #cgo nocallback row_dots
 // #cgo noescape gather_rows
 // #cgo nocallback gather_rows
 // #cgo noescape scatter_add_rows
@@ -117,6 +143,18 @@ package amx
 // #cgo nocallback softmax_xent
 // #cgo noescape adamw
 // #cgo nocallback adamw
+// #cgo noescape attention
+// #cgo nocallback attention
+// #cgo noescape attention_backward
+// #cgo nocallback attention_backward
+// #cgo noescape linear_attention
+// #cgo nocallback linear_attention
+// #cgo noescape linear_attention_backward
+// #cgo nocallback linear_attention_backward
+// #cgo noescape adamw_rows
+// #cgo nocallback adamw_rows
+// #cgo nocallback attention_scratch
+// #cgo nocallback linear_scratch
 // #cgo noescape sum_squares
 // #cgo nocallback sum_squares
 // #cgo noescape fma_peak
@@ -128,10 +166,16 @@ import (
 	"unsafe"
 )
 
+// ckernels is a set's table in C.
+type ckernels = C.kernel_set
+
 // The C tables, or nil where this build does not contain the set.
-func tableAVX512() *C.kernel_set   { return C.kernels_avx512() }
-func tableAVX2() *C.kernel_set     { return C.kernels_avx2() }
-func tablePortable() *C.kernel_set { return C.kernels_portable() }
+func tableAVX512() *C.kernel_set     { return C.kernels_avx512() }
+func tableAVX2() *C.kernel_set       { return C.kernels_avx2() }
+func tablePortable() *C.kernel_set   { return C.kernels_portable() }
+func tableVNNI16() *C.kernel_set     { return C.kernels_vnni16() }
+func tableAVX512BF16() *C.kernel_set { return C.kernels_avx512bf16() }
+func tableAMX() *C.kernel_set        { return C.kernels_amx() }
 
 // floats and ints return the address of a slice's first element for the length
 // of one call; shapes were checked before.
@@ -147,34 +191,52 @@ func flag(set bool) C.int {
 
 // fromC returns the kernels of a C table with scratch of their own, which makes
 // them the property of one goroutine. Each operation is one call into C.
-func fromC(name string, table func() *C.kernel_set) *Kernels {
+func fromC(name string, arithmetic Arithmetic, table func() *ckernels) *Kernels {
 	s := table()
-	var scratch []float32 // packed panels of Gemm, grown to the largest shape seen
+	var scratch memory // of one call, grown to the largest need seen
+	reserve := func(t Trans, m, n, k int) unsafe.Pointer {
+		return scratch.reserve(int(C.scratch_size(s, C.int(t), C.long(m), C.long(n), C.long(k))))
+	}
 	return checked(Kernels{
-		Name: name,
-		Gemm: func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+		Name: name, Arithmetic: arithmetic,
+		Gemm: func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, plus, c []float32, ldc int) {
 			if m == 0 || n == 0 {
 				return
 			}
-			size := int(C.gemm_scratch(s, C.int(t), C.long(m), C.long(n), C.long(k)))
-			if size > len(scratch) {
-				scratch = make([]float32, size)
+			C.gemm(s, C.int(t), C.long(m), C.long(n), C.long(k), floats(a), C.long(lda), floats(b), C.long(ldb), nil,
+				floats(plus), floats(c), C.long(ldc), reserve(t, m, n, k))
+		},
+		Gemm32: func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, plus, c []float32, ldc int) {
+			if m == 0 || n == 0 {
+				return
 			}
-			C.gemm(s, C.int(t), C.long(m), C.long(n), C.long(k), floats(a), C.long(lda), floats(b), C.long(ldb),
-				floats(c), C.long(ldc), flag(accumulate), floats(scratch))
+			space := scratch.reserve(int(C.scratch_size32(s, C.int(t), C.long(m), C.long(n), C.long(k))))
+			C.gemm32(s, C.int(t), C.long(m), C.long(n), C.long(k), floats(a), C.long(lda), floats(b), C.long(ldb),
+				floats(plus), floats(c), C.long(ldc), space)
+		},
+		Pack: func(p *Packed, t Trans, n, k int, b []float32, ldb int) {
+			to := p.memory.reserve(int(C.packed_size(s, C.int(t), C.long(n), C.long(k))))
+			C.pack(s, to, C.int(t), C.long(n), C.long(k), floats(b), C.long(ldb))
+		},
+		GemmPacked: func(m int, a []float32, lda int, b *Packed, plus, c []float32, ldc int) {
+			if m == 0 || b.n == 0 {
+				return
+			}
+			C.gemm(s, C.int(b.t), C.long(m), C.long(b.n), C.long(b.k), floats(a), C.long(lda), nil, 0, b.memory.start(),
+				floats(plus), floats(c), C.long(ldc), reserve(b.t, m, b.n, b.k))
 		},
 		RMSNorm: func(y, rstd, x, gain []float32, rows, d int, eps float32) {
 			C.rmsnorm(s, floats(y), floats(rstd), floats(x), floats(gain), C.long(rows), C.long(d), C.float(eps))
 		},
-		RMSNormBackward: func(dX, dGain, dY, x, gain, rstd []float32, rows, d int) {
-			C.rmsnorm_backward(s, floats(dX), floats(dGain), floats(dY), floats(x), floats(gain), floats(rstd),
+		RMSNormBackward: func(dX, dGain, y, dY, x, gain, rstd []float32, rows, d int) {
+			C.rmsnorm_backward(s, floats(dX), floats(dGain), floats(y), floats(dY), floats(x), floats(gain), floats(rstd),
 				C.long(rows), C.long(d))
 		},
 		GatedAct: func(h, gu []float32, rows, f int, act Activation) {
 			C.gated_act(s, floats(h), floats(gu), C.long(rows), C.long(f), C.int(act))
 		},
-		GatedActBackward: func(dGU, gu, dH []float32, rows, f int, act Activation) {
-			C.gated_act_backward(s, floats(dGU), floats(gu), floats(dH), C.long(rows), C.long(f), C.int(act))
+		GatedActBackward: func(dGU, h, gu, dH []float32, rows, f int, act Activation) {
+			C.gated_act_backward(s, floats(dGU), floats(h), floats(gu), floats(dH), C.long(rows), C.long(f), C.int(act))
 		},
 		SigmoidGate: func(out, y, gate []float32, rows, w, ldg int) {
 			C.sigmoid_gate(s, floats(out), floats(y), floats(gate), C.long(rows), C.long(w), C.long(ldg))
@@ -190,21 +252,8 @@ func fromC(name string, table func() *C.kernel_set) *Kernels {
 		SoftmaxBand: func(p []float32, rows, cols, ld, off, window int, scale float32) {
 			C.softmax_band(s, floats(p), C.long(rows), C.long(cols), C.long(ld), C.long(off), C.long(window), C.float(scale))
 		},
-		SoftmaxBandBackward: func(dP, p []float32, rows, cols, ld int, scale float32) {
-			C.softmax_band_backward(s, floats(dP), floats(p), C.long(rows), C.long(cols), C.long(ld), C.float(scale))
-		},
-		DecayScores: func(dst, m, cum []float32, n, ld int) {
-			C.decay_scores(s, floats(dst), floats(m), floats(cum), C.long(n), C.long(ld))
-		},
-		DecayScoresBackward: func(dM, dCum, dDst, m, cum []float32, n, ld int) {
-			C.decay_scores_backward(s, floats(dM), floats(dCum), floats(dDst), floats(m), floats(cum), C.long(n), C.long(ld))
-		},
-		ScaleRows: func(dst, src, factors []float32, rows, w, ldd, lds int, accumulate bool) {
-			C.scale_rows(s, floats(dst), floats(src), floats(factors), C.long(rows), C.long(w), C.long(ldd), C.long(lds),
-				flag(accumulate))
-		},
-		RowDots: func(out, a, b []float32, rows, w, lda, ldb int) {
-			C.row_dots(s, floats(out), floats(a), floats(b), C.long(rows), C.long(w), C.long(lda), C.long(ldb))
+		ScaleRows: func(table, factors []float32, idx []int32, rows, d int) {
+			C.scale_rows(s, floats(table), floats(factors), ints(idx), C.long(rows), C.long(d))
 		},
 		GatherRows: func(dst, table []float32, idx []int32, rows, d int, scale float32) {
 			C.gather_rows(s, floats(dst), floats(table), ints(idx), C.long(rows), C.long(d), C.float(scale))
@@ -216,9 +265,34 @@ func fromC(name string, table func() *C.kernel_set) *Kernels {
 			C.softmax_xent(s, floats(loss), floats(logits), floats(bias), ints(target), C.long(rows), C.long(cols),
 				C.long(ld), C.float(scale))
 		},
+		Attention: func(out, norm, in []float32, a AttentionShape) {
+			space := scratch.reserve(int(C.attention_scratch(s, C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth))))
+			C.attention(s, floats(out), C.long(a.Out), floats(norm), floats(in), C.long(a.In), C.long(a.N), C.long(a.Heads),
+				C.long(a.HeadWidth), C.long(a.Window), C.float(a.Scale), space)
+		},
+		AttentionBackward: func(dIn, in, out, dOut, norm []float32, a AttentionShape) {
+			space := scratch.reserve(int(C.attention_scratch(s, C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth))))
+			C.attention_backward(s, floats(dIn), floats(in), C.long(a.In), floats(out), floats(dOut), C.long(a.Out),
+				floats(norm), C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth), C.long(a.Window), C.float(a.Scale), space)
+		},
+		LinearAttention: func(out, states, in, bias []float32, a LinearShape) {
+			space := scratch.reserve(int(C.linear_scratch(s, C.long(a.Heads), C.long(a.State), C.long(a.HeadWidth))))
+			C.linear_attention(s, floats(out), C.long(a.Out), floats(states), floats(in), C.long(a.In), floats(bias),
+				C.long(a.N), C.long(a.Heads), C.long(a.State), C.long(a.HeadWidth), space)
+		},
+		LinearAttentionBackward: func(dIn, states, in, dOut, bias []float32, a LinearShape) {
+			space := scratch.reserve(int(C.linear_scratch(s, C.long(a.Heads), C.long(a.State), C.long(a.HeadWidth))))
+			C.linear_attention_backward(s, floats(dIn), floats(states), floats(in), C.long(a.In), floats(dOut),
+				C.long(a.Out), floats(bias), C.long(a.N), C.long(a.Heads), C.long(a.State), C.long(a.HeadWidth), space)
+		},
 		AdamW: func(p, g, m, v []float32, a AdamWStep) {
 			C.adamw(s, floats(p), floats(g), floats(m), floats(v), C.long(len(p)), C.float(a.LR), C.float(a.Beta1),
 				C.float(a.Beta2), C.float(a.Eps), C.float(a.Decay), C.float(a.Correct1), C.float(a.Correct2),
+				C.float(a.GradScale))
+		},
+		AdamWRows: func(p, g, m, v []float32, idx []int32, correct1, correct2 []float32, rows, d int, a AdamWStep) {
+			C.adamw_rows(s, floats(p), floats(g), floats(m), floats(v), ints(idx), floats(correct1), floats(correct2),
+				C.long(rows), C.long(d), C.float(a.LR), C.float(a.Beta1), C.float(a.Beta2), C.float(a.Eps), C.float(a.Decay),
 				C.float(a.GradScale))
 		},
 		SumSquares: func(x []float32) float64 { return float64(C.sum_squares(s, floats(x), C.long(len(x)))) },

@@ -21,6 +21,55 @@ func TestGemmTails(t *testing.T) {
 	})
 }
 
+// gemmForms is one product in every form and orientation.
+func gemmForms(m, n, k, pad int) (ops []operation) {
+	for _, trans := range transposes {
+		for _, form := range []gemmForm{{}, {accumulate: true}, {residual: true}, {packed: true}, {packed: true, accumulate: true}, {packed: true, residual: true}} {
+			ops = append(ops, gemmOperationIn(form, trans, m, n, k, pad))
+		}
+	}
+	return ops
+}
+
+func TestGemmForms(t *testing.T) {
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		for _, s := range []struct{ m, n, k, pad int }{{1, 1, 1, 0}, {1, 300, 70, 2}, {5, 64, 256, 0}, {13, 65, 257, 3}, {70, 129, 515, 1}} {
+			for _, op := range gemmForms(s.m, s.n, s.k, s.pad) {
+				compare(t, k, op, uint64(s.n), nil)
+			}
+		}
+	})
+}
+
+// TestPackedBits: packing B first changes no bit.
+func TestPackedBits(t *testing.T) {
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		for _, s := range []struct{ m, n, k int }{{1, 33, 300}, {1, 700, 40}, {7, 128, 64}, {100, 200, 520}} {
+			for _, trans := range transposes {
+				plain := runOperation(k, gemmOperationIn(gemmForm{}, trans, s.m, s.n, s.k, 1), 3, nil)[2]
+				packed := runOperation(k, gemmOperationIn(gemmForm{packed: true}, trans, s.m, s.n, s.k, 1), 3, nil)[2]
+				for i := range s.m * s.n {
+					if plain.at(i) != packed.at(i) {
+						t.Fatalf("trans %d, %+v: element %d is %v, and %v with B packed", trans, s, i, plain.at(i), packed.at(i))
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestPackedByAnother(t *testing.T) {
+	p := new(Packed)
+	Reference().Pack(p, NN, 1, 1, []float32{1}, 1)
+	portable, err := Select("portable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if message := panicOf(func() { portable.GemmPacked(1, []float32{1}, 1, p, nil, []float32{0}, 1) }); message == "" {
+		t.Error("an operand packed by another set did not panic")
+	}
+}
+
 func TestGemmLarge(t *testing.T) {
 	shapes := []struct{ m, n, k int }{{1, 600, 300}, {13, 200, 520}, {100, 65, 257}, {64, 64, 32}, {5, 128, 1000}}
 	eachSet(t, func(t *testing.T, k *Kernels) {
@@ -35,17 +84,17 @@ func TestGemmLarge(t *testing.T) {
 
 func TestGemmEmpty(t *testing.T) {
 	for _, s := range Sets() {
-		if !s.Available() {
+		if !runs(s) {
 			continue
 		}
 		k := s.New()
 		c := []float32{7}
-		k.Gemm(NN, 0, 1, 1, nil, 1, []float32{1}, 1, nil, 1, false)
-		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, c, 1, true)
+		k.Gemm(NN, 0, 1, 1, nil, 1, []float32{1}, 1, nil, nil, 1)
+		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, c, c, 1)
 		if c[0] != 7 {
 			t.Errorf("%s: accumulating an empty product changed C to %v", s.Name, c[0])
 		}
-		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, c, 1, false)
+		k.Gemm(NN, 1, 1, 0, nil, 0, nil, 1, nil, c, 1)
 		if c[0] != 0 {
 			t.Errorf("%s: an empty product left C at %v", s.Name, c[0])
 		}
@@ -92,9 +141,9 @@ func TestBatchInvariance(t *testing.T) {
 				product := func(from, m int) []float32 {
 					c := make([]float32, m*n)
 					if trans == TN {
-						kernels.Gemm(trans, m, n, k, a[from:], rows, b, ldb, c, n, false)
+						kernels.Gemm(trans, m, n, k, a[from:], rows, b, ldb, nil, c, n)
 					} else {
-						kernels.Gemm(trans, m, n, k, a[from*k:], k, b, ldb, c, n, false)
+						kernels.Gemm(trans, m, n, k, a[from*k:], k, b, ldb, nil, c, n)
 					}
 					return c
 				}
@@ -150,13 +199,13 @@ func TestRowInvariance(t *testing.T) {
 func TestShapePanics(t *testing.T) {
 	x := make([]float32, 10)
 	for _, s := range Sets() {
-		if !s.Available() {
+		if !runs(s) {
 			continue
 		}
 		k := s.New()
 		for name, call := range map[string]func(){
-			"short c":          func() { k.Gemm(NN, 4, 3, 1, x, 1, x, 3, x, 3, false) },
-			"stride too small": func() { k.Gemm(NN, 2, 3, 1, x, 1, x, 3, x, 2, false) },
+			"short c":          func() { k.Gemm(NN, 4, 3, 1, x, 1, x, 3, nil, x, 3) },
+			"stride too small": func() { k.Gemm(NN, 2, 3, 1, x, 1, x, 3, nil, x, 2) },
 			"short gain":       func() { k.RMSNorm(x, x, x, x[:2], 2, 5, 0) },
 			"index past table": func() { k.GatherRows(x, x, []int32{2}, 1, 5, 1) },
 			"negative index":   func() { k.ScatterAddRows(x, x, []int32{-1}, 1, 5, 1) },

@@ -40,27 +40,60 @@ type AdamWStep struct {
 	GradScale    float32 // factor on the gradient (global clip)
 }
 
+// AttentionShape is one segment of N positions; In and Out are row strides.
+type AttentionShape struct {
+	N, Heads, HeadWidth, Window int
+	In, Out                     int
+	Scale                       float32
+}
+
+// LinearShape is one segment of N positions; In and Out are row strides.
+type LinearShape struct {
+	N, Heads, State, HeadWidth int
+	In, Out                    int
+}
+
+// LinearChunk is how many positions LinearAttention treats at once.
+const LinearChunk = 64
+
+// States is the number of floats of a segment's saved states.
+func (s LinearShape) States() int {
+	return max(s.N-1, 0) / LinearChunk * s.Heads * s.State * s.HeadWidth
+}
+
 // Kernels is one instruction set's implementation of every operation the model
 // needs. Operations panic on slices too short for the shape they are told:
 // that is a bug in the caller. "Accumulates" means +=; otherwise dst is
 // overwritten. dst never aliases a source unless the comment says so.
 type Kernels struct {
-	Name string // "reference", "portable", "avx2", "avx512"
+	Name       string // of the Set
+	Arithmetic Arithmetic
 
-	// Gemm: C [M,N] = op(A).op(B), or C += op(A).op(B) if accumulate.
-	Gemm func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+	// Gemm: C [M,N] = plus + op(A).op(B). plus nil counts as 0; otherwise it is
+	// [M,N] with C's row stride, and may be c itself, which accumulates.
+	Gemm func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, plus, c []float32, ldc int)
+	// Gemm32 is Gemm in float32 in every set, as the mixers compute: for what a
+	// document hands on from token to token.
+	Gemm32 func(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, plus, c []float32, ldc int)
+	// Pack lays op(B) [K,N] out in the set's own format, for any number of
+	// GemmPacked calls. p keeps no reference to b; its memory is reused.
+	Pack func(p *Packed, t Trans, n, k int, b []float32, ldb int)
+	// GemmPacked is Gemm with the t, n, k and b of a Pack by the same set: the same bits.
+	GemmPacked func(m int, a []float32, lda int, b *Packed, plus, c []float32, ldc int)
 
 	// RMSNorm: y = x * rstd * gain with rstd[r] = 1/sqrt(mean(x[r]^2) + eps).
 	// x, y [rows,d]; gain [d]; rstd [rows] is written for the backward pass.
 	RMSNorm func(y, rstd, x, gain []float32, rows, d int, eps float32)
-	// RMSNormBackward accumulates into dX [rows,d] and dGain [d].
-	RMSNormBackward func(dX, dGain, dY, x, gain, rstd []float32, rows, d int)
+	// RMSNormBackward accumulates into dX [rows,d] and dGain [d]. It also writes the
+	// forward's y [rows,d], which need not have been kept; y may alias dY.
+	RMSNormBackward func(dX, dGain, y, dY, x, gain, rstd []float32, rows, d int)
 
 	// GatedAct: h [rows,f] = act(gate)*up, where gu [rows,2f] holds gate in its
 	// first f columns and up in its last f.
 	GatedAct func(h, gu []float32, rows, f int, act Activation)
-	// GatedActBackward overwrites dGU [rows,2f]; dGU may alias gu.
-	GatedActBackward func(dGU, gu, dH []float32, rows, f int, act Activation)
+	// GatedActBackward overwrites dGU [rows,2f], which may alias gu. It also writes the
+	// forward's h [rows,f], which need not have been kept; h may alias dH.
+	GatedActBackward func(dGU, h, gu, dH []float32, rows, f int, act Activation)
 
 	// SigmoidGate: out [rows,w] = y * sigmoid(gate); gate [rows,w] with row stride ldg.
 	SigmoidGate func(out, y, gate []float32, rows, w, ldg int)
@@ -76,21 +109,32 @@ type Kernels struct {
 	// softmax(scale*p) over the band of columns c with r+off-window < c <= r+off,
 	// and writes 0 outside it. Every row's band holds at least one column.
 	SoftmaxBand func(p []float32, rows, cols, ld, off, window int, scale float32)
-	// SoftmaxBandBackward turns dP, in place, into the gradient of the unscaled
-	// scores: scale * p * (dP - sum(dP*p)). p is 0 outside the band.
-	SoftmaxBandBackward func(dP, p []float32, rows, cols, ld int, scale float32)
+	// Attention is softmax attention over one segment of s.N positions: Heads query
+	// heads over one key and value head. in [N, In] holds in each row q Heads*dh | k dh |
+	// v dh. Position i sees j with i-Window < j <= i:
+	//
+	//	out[i, h] = sum_j p_j v_j,  p = softmax_j(Scale * q[i,h].k_j)
+	//
+	// out [N, Out] gets Heads*dh columns; norm [Heads, N] the logarithm of each softmax's
+	// denominator, for the backward pass. A value that is not finite makes the rows
+	// that see it not finite, and may do so to others of its segment.
+	Attention func(out, norm, in []float32, s AttentionShape)
+	// AttentionBackward overwrites dIn [N, In], the q, k and v columns, from dOut [N, Out].
+	AttentionBackward func(dIn, in, out, dOut, norm []float32, s AttentionShape)
+	// LinearAttention is the recurrence of one segment, from a state of 0: per head h
+	//
+	//	state_t = exp(-softplus(decay_t + bias[h])) state_{t-1} + k_t v_t^T,  out[t, h] = q_t.state_t
+	//
+	// in [N, In] holds in each row q State | k State | v Heads*dh | gate Heads*dh (not
+	// read) | decay Heads. states gets the states [Heads, State, dh] before positions
+	// LinearChunk, 2*LinearChunk, ..., for the backward pass.
+	LinearAttention func(out, states, in, bias []float32, s LinearShape)
+	// LinearAttentionBackward overwrites dIn [N, In] but for the gate's columns.
+	LinearAttentionBackward func(dIn, states, in, dOut, bias []float32, s LinearShape)
 
-	// DecayScores: dst[i,j] = m[i,j] * exp(cum[i]-cum[j]) for j <= i < n, else 0.
-	// dst and m are [n,n] with row stride ld. cum is non-increasing, so that every
-	// factor is <= 1; it may fall by 20 or more a step (factors underflow to 0).
-	DecayScores func(dst, m, cum []float32, n, ld int)
-	// DecayScoresBackward takes dDst [n,n]; accumulates dM += dDst*exp(cum[i]-cum[j])
-	// on j <= i, and with g = dDst*m*exp(...): dCum[i] += sum_j g[i,j], dCum[j] -= sum_i g[i,j].
-	DecayScoresBackward func(dM, dCum, dDst, m, cum []float32, n, ld int)
-	// ScaleRows: dst[r,:] = s[r]*src[r,:], or += if accumulate. [rows,w], row strides ldd, lds; dst may alias src.
-	ScaleRows func(dst, src, s []float32, rows, w, ldd, lds int, accumulate bool)
-	// RowDots: out[r] += sum_c a[r,c]*b[r,c]. [rows,w], row strides lda, ldb.
-	RowDots func(out, a, b []float32, rows, w, lda, ldb int)
+	// ScaleRows: table[idx[r],:] *= s[r], in the order of r; table [*,d]. Where s[r] is
+	// 1 the row is left alone.
+	ScaleRows func(table, s []float32, idx []int32, rows, d int)
 
 	// GatherRows: dst[r,:] = scale*table[idx[r],:]. dst [rows,d] contiguous, table [*,d].
 	GatherRows func(dst, table []float32, idx []int32, rows, d int, scale float32)
@@ -108,6 +152,11 @@ type Kernels struct {
 	// g' = g*GradScale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2;
 	// p -= Decay*p; p -= LR * (m*Correct1) / (sqrt(v*Correct2) + Eps).
 	AdamW func(p, g, m, v []float32, s AdamWStep)
+
+	// AdamWRows is AdamW on the rows idx of tables p, m and v [*,d]; g [rows,d] is
+	// contiguous. Row r has its own corrections, correct1[r] and correct2[r]. No row
+	// stands in idx twice.
+	AdamWRows func(p, g, m, v []float32, idx []int32, correct1, correct2 []float32, rows, d int, s AdamWStep)
 
 	// SumSquares: sum of x[i]^2 in float64, in a fixed order.
 	SumSquares func(x []float32) float64

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "flush.h"
+
 #include "vector.inc.h"
 
 #include "gemm.inc.h"
@@ -11,26 +13,36 @@
 
 #include "softmax.inc.h"
 
-static const kernel_set set = {
-	.gemm_scratch = gemm_scratch,
-	.gemm = gemm,
-	.rmsnorm = rmsnorm,
-	.rmsnorm_backward = rmsnorm_backward,
-	.gated_act = gated_act,
-	.gated_act_backward = gated_act_backward,
-	.sigmoid_gate = sigmoid_gate,
-	.sigmoid_gate_backward = sigmoid_gate_backward,
-	.rotary = rotary,
-	.softmax_band = softmax_band,
-	.softmax_band_backward = softmax_band_backward,
-	.decay_scores = decay_scores,
-	.decay_scores_backward = decay_scores_backward,
-	.scale_rows = scale_rows,
-	.row_dots = row_dots,
-	.gather_rows = gather_rows,
-	.scatter_add_rows = scatter_add_rows,
-	.softmax_xent = softmax_xent,
-	.adamw = adamw,
-	.sum_squares = sum_squares,
+#include "panel.inc.h"
+
+#include "attention.inc.h"
+
+#include "lin.inc.h"
+
+// What every set of this instruction set shares: all but the multiplication of matrices.
+#define ALL_BUT_GEMM \
+	.gemm32 = &gemm_fp32, \
+	.rmsnorm = rmsnorm, \
+	.rmsnorm_backward = rmsnorm_backward, \
+	.gated_act = gated_act, \
+	.gated_act_backward = gated_act_backward, \
+	.sigmoid_gate = sigmoid_gate, \
+	.sigmoid_gate_backward = sigmoid_gate_backward, \
+	.rotary = rotary, \
+	.softmax_band = softmax_band, \
+	.scale_rows = scale_rows, \
+	.gather_rows = gather_rows, \
+	.scatter_add_rows = scatter_add_rows, \
+	.softmax_xent = softmax_xent, \
+	.attention_scratch = attention_scratch, \
+	.attention = attention, \
+	.attention_backward = attention_backward, \
+	.linear_scratch = linear_scratch, \
+	.linear_attention = linear_attention, \
+	.linear_attention_backward = linear_attention_backward, \
+	.adamw = adamw, \
+	.adamw_rows = adamw_rows, \
+	.sum_squares = sum_squares, \
 	.fma_peak = fma_peak,
-};
+
+static const kernel_set set = {.gemm = &gemm_fp32, ALL_BUT_GEMM};

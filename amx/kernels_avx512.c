@@ -39,9 +39,20 @@ INLINE vi lane_index(void) { return (vi){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1
 
 const kernel_set *kernels_avx512(void) { return &set; }
 
+// The same set with GEMMs in other formats.
+static const kernel_set set_vnni16 = {.gemm = &gemm_vnni16, ALL_BUT_GEMM};
+static const kernel_set set_avx512bf16 = {.gemm = &gemm_avx512bf16, ALL_BUT_GEMM};
+static const kernel_set set_amx = {.gemm = &gemm_amx, ALL_BUT_GEMM};
+const kernel_set *kernels_vnni16(void) { return &set_vnni16; }
+const kernel_set *kernels_avx512bf16(void) { return &set_avx512bf16; }
+const kernel_set *kernels_amx(void) { return &set_amx; }
+
 #ifdef __clang__
 #pragma clang attribute pop
 #endif
 #else
 const kernel_set *kernels_avx512(void) { return NULL; }
+const kernel_set *kernels_vnni16(void) { return NULL; }
+const kernel_set *kernels_avx512bf16(void) { return NULL; }
+const kernel_set *kernels_amx(void) { return NULL; }
 #endif

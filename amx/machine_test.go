@@ -2,7 +2,6 @@ package amx
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -44,23 +43,5 @@ func TestSetNeeds(t *testing.T) {
 		if got := s.New().Name; got != s.Name {
 			t.Errorf("set %s makes kernels named %s", s.Name, got)
 		}
-	}
-}
-
-func TestSelect(t *testing.T) {
-	k, err := Select("auto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range Sets() {
-		if s.Available() {
-			if k.Name != s.Name {
-				t.Errorf("auto chose %s, want the first available set, %s", k.Name, s.Name)
-			}
-			break
-		}
-	}
-	if _, err := Select("avx51"); err == nil || !strings.Contains(err.Error(), "auto, avx512, avx2, portable, reference") {
-		t.Errorf("unknown set: error %v does not name the valid ones", err)
 	}
 }

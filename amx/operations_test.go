@@ -22,6 +22,7 @@ type operation struct {
 	// float32 rounds to 6e-8, whose square is 3.6e-15.
 	tolerance float64
 	why       string // why the tolerance is what it is
+	gemm      bool   // the tolerance is the set's own, see Arithmetic.GemmError
 }
 
 func gaussian(rng *rand.Rand, _ int) float32 { return float32(rng.NormFloat64()) }
@@ -29,11 +30,6 @@ func gaussian(rng *rand.Rand, _ int) float32 { return float32(rng.NormFloat64())
 func positive(rng *rand.Rand, _ int) float32 { return float32(math.Abs(rng.NormFloat64())) }
 
 func near1(rng *rand.Rand, _ int) float32 { return 1 + 0.1*float32(rng.NormFloat64()) }
-
-// decaying is a cumulative log decay that falls by up to 20 a step.
-func decaying(fall float32) func(*rand.Rand, int) float32 {
-	return func(rng *rand.Rand, i int) float32 { return -fall*float32(i) - fall*0.5*rng.Float32() }
-}
 
 const (
 	someRoundings = "a few float32 roundings per element"
@@ -51,7 +47,18 @@ func indices(rows, below int) []int32 {
 	return idx
 }
 
+// gemmForm is how a Gemm is called; every form of one product gives the same bits.
+type gemmForm struct {
+	accumulate bool // plus is C itself
+	residual   bool // plus is a matrix of its own
+	packed     bool // B was packed before
+}
+
 func gemmOperation(t Trans, m, n, k, pad int, accumulate bool) operation {
+	return gemmOperationIn(gemmForm{accumulate: accumulate}, t, m, n, k, pad)
+}
+
+func gemmOperationIn(form gemmForm, t Trans, m, n, k, pad int) operation {
 	a, b := buffer{m, k, k + pad, gaussian}, buffer{k, n, n + pad, gaussian}
 	switch t {
 	case NT:
@@ -60,14 +67,31 @@ func gemmOperation(t Trans, m, n, k, pad int, accumulate bool) operation {
 		a = buffer{k, m, m + pad, gaussian}
 	}
 	c := buffer{m, n, n + pad, gaussian}
-	return operation{
-		name:    fmt.Sprintf("Gemm/%s/%dx%dx%d", [...]string{"NN", "NT", "TN"}[t], m, k, n),
+	packed := new(Packed)
+	op := operation{
+		name:    fmt.Sprintf("Gemm/%s/%dx%dx%d%+v", [...]string{"NN", "NT", "TN"}[t], m, k, n, form),
 		buffers: []buffer{a, b, c},
 		run: func(kernels *Kernels, v [][]float32) {
-			kernels.Gemm(t, m, n, k, v[0], a.ld, v[1], b.ld, v[2], c.ld, accumulate)
+			var plus []float32
+			if form.accumulate {
+				plus = v[2]
+			} else if form.residual {
+				plus = v[3]
+			}
+			if form.packed {
+				kernels.Pack(packed, t, n, k, v[1], b.ld)
+				kernels.GemmPacked(m, v[0], a.ld, packed, plus, v[2], c.ld)
+			} else {
+				kernels.Gemm(t, m, n, k, v[0], a.ld, v[1], b.ld, plus, v[2], c.ld)
+			}
 		},
-		tolerance: 1e-12, why: "chains of up to 256 float32 additions: error grows as the root of k",
+		gemm: true,
+		why:  "the format of the operands; in fp32, chains of up to 256 additions",
 	}
+	if form.residual {
+		op.buffers = append(op.buffers, c)
+	}
+	return op
 }
 
 // rowOperations returns every operation but Gemm at [rows,w]; pad is added to the
@@ -81,23 +105,26 @@ func rowOperations(rows, w, pad int) []operation {
 	ld := w + pad
 	var ops []operation
 	add := func(name string, tolerance float64, why string, run func(*Kernels, [][]float32), buffers ...buffer) {
-		ops = append(ops, operation{name, buffers, run, tolerance, why})
+		ops = append(ops, operation{name: name, buffers: buffers, run: run, tolerance: tolerance, why: why})
 	}
 	add("RMSNorm", 1e-13, sumRounding, func(k *Kernels, b [][]float32) {
 		k.RMSNorm(b[0], b[1], b[2], b[3], rows, w, 1e-6)
 	}, dense(gaussian), column, dense(gaussian), vector)
 	add("RMSNormBackward", 1e-12, cancelling, func(k *Kernels, b [][]float32) {
-		k.RMSNormBackward(b[0], b[1], b[2], b[3], b[4], b[5], rows, w)
+		k.RMSNormBackward(b[0], b[1], b[2], b[3], b[4], b[5], b[6], rows, w)
+	}, dense(gaussian), vector, dense(gaussian), dense(gaussian), dense(gaussian), vector, column)
+	add("RMSNormBackward/inPlace", 1e-12, cancelling, func(k *Kernels, b [][]float32) {
+		k.RMSNormBackward(b[0], b[1], b[2], b[2], b[3], b[4], b[5], rows, w)
 	}, dense(gaussian), vector, dense(gaussian), dense(gaussian), vector, column)
 	for act, name := range []string{"ReLU2", "SiLU"} {
 		add("GatedAct/"+name, 1e-13, expRounding, func(k *Kernels, b [][]float32) {
 			k.GatedAct(b[0], b[1], rows, w, Activation(act))
 		}, dense(gaussian), double)
 		add("GatedActBackward/"+name, 1e-13, expRounding, func(k *Kernels, b [][]float32) {
-			k.GatedActBackward(b[0], b[1], b[2], rows, w, Activation(act))
-		}, double, double, dense(gaussian))
+			k.GatedActBackward(b[0], b[1], b[2], b[3], rows, w, Activation(act))
+		}, double, dense(gaussian), double, dense(gaussian))
 		add("GatedActBackward/inPlace"+name, 1e-13, expRounding, func(k *Kernels, b [][]float32) {
-			k.GatedActBackward(b[0], b[0], b[1], rows, w, Activation(act))
+			k.GatedActBackward(b[0], b[1], b[0], b[1], rows, w, Activation(act))
 		}, double, dense(gaussian))
 	}
 	add("SigmoidGate", 1e-13, expRounding, func(k *Kernels, b [][]float32) {
@@ -122,27 +149,15 @@ func rowOperations(rows, w, pad int) []operation {
 	add("SoftmaxBand/beyondLastColumn", 1e-13, expRounding, func(k *Kernels, b [][]float32) {
 		k.SoftmaxBand(b[0], bandRows, w, ld, w-bandRows+2, 4, 0.7)
 	}, band)
-	add("SoftmaxBandBackward", 1e-12, cancelling, func(k *Kernels, b [][]float32) {
-		k.SoftmaxBandBackward(b[0], b[1], bandRows, w, ld, 0.7)
-	}, band, band)
-	add("ScaleRows", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
-		k.ScaleRows(b[0], b[1], b[2], rows, w, ld, w, false)
-	}, padded(gaussian), dense(gaussian), column)
-	add("ScaleRows/inPlace", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
-		k.ScaleRows(b[0], b[0], b[1], rows, w, ld, ld, false)
-	}, padded(gaussian), column)
-	add("ScaleRows/accumulate", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
-		k.ScaleRows(b[0], b[1], b[2], rows, w, w, ld, true)
-	}, dense(gaussian), padded(gaussian), column)
-	add("RowDots", 1e-11, cancelling, func(k *Kernels, b [][]float32) {
-		k.RowDots(b[0], b[1], b[2], rows, w, ld, w)
-	}, column, padded(gaussian), dense(gaussian))
 	const tableRows = 9
 	idx := indices(rows, tableRows)
 	table := buffer{tableRows, w, w, gaussian}
 	add("GatherRows", 1e-14, "one rounding", func(k *Kernels, b [][]float32) {
 		k.GatherRows(b[0], b[1], idx, rows, w, 0.3)
 	}, dense(gaussian), table)
+	add("ScaleRows", 1e-14, "one rounding", func(k *Kernels, b [][]float32) {
+		k.ScaleRows(b[0], b[1], idx, rows, w)
+	}, table, column)
 	add("ScatterAddRows", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
 		k.ScatterAddRows(b[0], b[1], idx, rows, w, 0.3)
 	}, table, dense(gaussian))
@@ -161,21 +176,19 @@ func rowOperations(rows, w, pad int) []operation {
 			k.SoftmaxXent(b[0], b[1], b[2], target, rows, w, ld, scale)
 		}, column, padded(gaussian), bias)
 	}
-	for _, fall := range []float32{0.01, 20} {
-		square := buffer{w, w, ld, gaussian}
-		cum := buffer{1, w, w, decaying(fall)}
-		add(fmt.Sprintf("DecayScores/fall=%v", fall), 1e-13, expRounding, func(k *Kernels, b [][]float32) {
-			k.DecayScores(b[0], b[1], b[2], w, ld)
-		}, square, square, cum)
-		add(fmt.Sprintf("DecayScoresBackward/fall=%v", fall), 1e-11, cancelling, func(k *Kernels, b [][]float32) {
-			k.DecayScoresBackward(b[0], b[1], b[2], b[3], b[4], w, ld)
-		}, square, buffer{1, w, w, gaussian}, square, square, cum)
-	}
 	step := AdamWStep{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 0.1, Decay: 1e-3, Correct1: 2, Correct2: 3, GradScale: 0.5}
 	line := buffer{1, rows * w, rows * w, gaussian}
 	add("AdamW", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
 		k.AdamW(b[0], b[1], b[2], b[3], step)
 	}, line, line, line, buffer{1, rows * w, rows * w, positive})
+	each := make([]int32, rows) // every third row
+	for r := range each {
+		each[r] = int32(3 * (rows - 1 - r))
+	}
+	sparse := buffer{3 * rows, w, w, gaussian}
+	add("AdamWRows", 1e-13, someRoundings, func(k *Kernels, b [][]float32) {
+		k.AdamWRows(b[0], b[1], b[2], b[3], each, b[4], b[5], rows, w, step)
+	}, sparse, dense(gaussian), sparse, buffer{3 * rows, w, w, positive}, column, column)
 	add("SumSquares", 1e-14, "float64 in another order, stored as float32", func(k *Kernels, b [][]float32) {
 		b[0][0] = float32(k.SumSquares(b[1]))
 	}, buffer{1, 1, 1, gaussian}, line)

@@ -7,30 +7,35 @@ import "math"
 // goroutines may share it.
 func Reference() *Kernels {
 	return checked(Kernels{
-		Name:                "reference",
-		Gemm:                referenceGemm,
-		RMSNorm:             referenceRMSNorm,
-		RMSNormBackward:     referenceRMSNormBackward,
-		GatedAct:            referenceGatedAct,
-		GatedActBackward:    referenceGatedActBackward,
-		SigmoidGate:         referenceSigmoidGate,
-		SigmoidGateBackward: referenceSigmoidGateBackward,
-		Rotary:              referenceRotary,
-		SoftmaxBand:         referenceSoftmaxBand,
-		SoftmaxBandBackward: referenceSoftmaxBandBackward,
-		DecayScores:         referenceDecayScores,
-		DecayScoresBackward: referenceDecayScoresBackward,
-		ScaleRows:           referenceScaleRows,
-		RowDots:             referenceRowDots,
-		GatherRows:          referenceGatherRows,
-		ScatterAddRows:      referenceScatterAddRows,
-		SoftmaxXent:         referenceSoftmaxXent,
-		AdamW:               referenceAdamW,
-		SumSquares:          referenceSumSquares,
+		Name:                    "reference",
+		Arithmetic:              FP32,
+		Gemm:                    referenceGemm,
+		Gemm32:                  referenceGemm,
+		Pack:                    referencePack,
+		GemmPacked:              referenceGemmPacked,
+		RMSNorm:                 referenceRMSNorm,
+		RMSNormBackward:         referenceRMSNormBackward,
+		GatedAct:                referenceGatedAct,
+		GatedActBackward:        referenceGatedActBackward,
+		SigmoidGate:             referenceSigmoidGate,
+		SigmoidGateBackward:     referenceSigmoidGateBackward,
+		Rotary:                  referenceRotary,
+		SoftmaxBand:             referenceSoftmaxBand,
+		Attention:               referenceAttention,
+		AttentionBackward:       referenceAttentionBackward,
+		LinearAttention:         referenceLinearAttention,
+		LinearAttentionBackward: referenceLinearAttentionBackward,
+		ScaleRows:               referenceScaleRows,
+		GatherRows:              referenceGatherRows,
+		ScatterAddRows:          referenceScatterAddRows,
+		SoftmaxXent:             referenceSoftmaxXent,
+		AdamW:                   referenceAdamW,
+		AdamWRows:               referenceAdamWRows,
+		SumSquares:              referenceSumSquares,
 	})
 }
 
-func referenceGemm(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+func referenceGemm(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb int, plus, c []float32, ldc int) {
 	// Element (i,l) of op(A) is a[i*aRow+l*aCol]; element (l,j) of op(B) is b[l*bRow+j*bCol].
 	aRow, aCol, bRow, bCol := lda, 1, ldb, 1
 	switch t {
@@ -45,12 +50,34 @@ func referenceGemm(t Trans, m, n, k int, a []float32, lda int, b []float32, ldb 
 			for l := range k {
 				sum += float64(a[i*aRow+l*aCol]) * float64(b[l*bRow+j*bCol])
 			}
-			if accumulate {
-				sum += float64(c[i*ldc+j])
+			if plus != nil {
+				sum += float64(plus[i*ldc+j])
 			}
 			c[i*ldc+j] = float32(sum)
 		}
 	}
+}
+
+// referencePack keeps op(B) [K,N] as it is, its rows end to end.
+func referencePack(p *Packed, t Trans, n, k int, b []float32, ldb int) {
+	p.memory.reserve(4 * n * k)
+	for l := range k {
+		for j := range n {
+			if t == NT {
+				p.memory.data[l*n+j] = b[j*ldb+l]
+			} else {
+				p.memory.data[l*n+j] = b[l*ldb+j]
+			}
+		}
+	}
+}
+
+func referenceGemmPacked(m int, a []float32, lda int, b *Packed, plus, c []float32, ldc int) {
+	t := NN
+	if b.t == TN {
+		t = TN
+	}
+	referenceGemm(t, m, b.n, b.k, a, lda, b.memory.data, b.n, plus, c, ldc)
 }
 
 func referenceRMSNorm(y, rstd, x, gain []float32, rows, d int, eps float32) {
@@ -70,9 +97,9 @@ func referenceRMSNorm(y, rstd, x, gain []float32, rows, d int, eps float32) {
 
 // referenceRMSNormBackward: with y_i = x_i r g_i and r = (mean x^2 + eps)^(-1/2),
 // dr/dx_i = -r^3 x_i / d, hence dx_i = r g_i dy_i - x_i (r^3/d) sum_j dy_j g_j x_j.
-func referenceRMSNormBackward(dX, dGain, dY, x, gain, rstd []float32, rows, d int) {
+func referenceRMSNormBackward(dX, dGain, y, dY, x, gain, rstd []float32, rows, d int) {
 	for r := range rows {
-		xr, dYr, dXr := x[r*d:], dY[r*d:], dX[r*d:]
+		xr, yr, dYr, dXr := x[r*d:], y[r*d:], dY[r*d:], dX[r*d:]
 		inv := float64(rstd[r])
 		dot := 0.0
 		for i := range d {
@@ -82,6 +109,7 @@ func referenceRMSNormBackward(dX, dGain, dY, x, gain, rstd []float32, rows, d in
 		for i := range d {
 			dXr[i] += float32(inv*float64(gain[i])*float64(dYr[i]) - float64(xr[i])*pull)
 			dGain[i] += float32(float64(dYr[i]) * float64(xr[i]) * inv)
+			yr[i] = float32(float64(xr[i]) * inv * float64(gain[i]))
 		}
 	}
 }
@@ -110,13 +138,14 @@ func referenceGatedAct(h, gu []float32, rows, f int, act Activation) {
 	}
 }
 
-func referenceGatedActBackward(dGU, gu, dH []float32, rows, f int, act Activation) {
+func referenceGatedActBackward(dGU, h, gu, dH []float32, rows, f int, act Activation) {
 	for r := range rows {
 		for i := range f {
 			gate, up := r*2*f+i, r*2*f+f+i
 			value, slope := activate(act, float64(gu[gate]))
 			g := float64(dH[r*f+i])
 			dGate := float32(g * float64(gu[up]) * slope)
+			h[r*f+i] = float32(value * float64(gu[up]))
 			dGU[up] = float32(g * value)
 			dGU[gate] = dGate
 		}
@@ -158,25 +187,12 @@ func referenceRotary(x []float32, rows, ld, heads, dh int, pos []int32, cos, sin
 	}
 }
 
-func referenceScaleRows(dst, src, s []float32, rows, w, ldd, lds int, accumulate bool) {
+func referenceScaleRows(table, s []float32, idx []int32, rows, d int) {
 	for r := range rows {
-		for i := range w {
-			scaled := float64(s[r]) * float64(src[r*lds+i])
-			if accumulate {
-				scaled += float64(dst[r*ldd+i])
-			}
-			dst[r*ldd+i] = float32(scaled)
+		row := table[int(idx[r])*d:]
+		for i := range d {
+			row[i] *= s[r]
 		}
-	}
-}
-
-func referenceRowDots(out, a, b []float32, rows, w, lda, ldb int) {
-	for r := range rows {
-		sum := float64(out[r])
-		for i := range w {
-			sum += float64(a[r*lda+i]) * float64(b[r*ldb+i])
-		}
-		out[r] = float32(sum)
 	}
 }
 
@@ -208,6 +224,14 @@ func referenceAdamW(p, g, m, v []float32, s AdamWStep) {
 		param := float64(p[i]) - float64(s.Decay)*float64(p[i])
 		step := mean * float64(s.Correct1) / (math.Sqrt(square*float64(s.Correct2)) + float64(s.Eps))
 		p[i] = float32(param - float64(s.LR)*step)
+	}
+}
+
+func referenceAdamWRows(p, g, m, v []float32, idx []int32, correct1, correct2 []float32, rows, d int, s AdamWStep) {
+	for r := range rows {
+		lo, hi := int(idx[r])*d, (int(idx[r])+1)*d
+		s.Correct1, s.Correct2 = correct1[r], correct2[r]
+		referenceAdamW(p[lo:hi], g[r*d:(r+1)*d], m[lo:hi], v[lo:hi], s)
 	}
 }
 

@@ -24,47 +24,6 @@ func referenceSoftmaxBand(p []float32, rows, cols, ld, off, window int, scale fl
 	}
 }
 
-func referenceSoftmaxBandBackward(dP, p []float32, rows, cols, ld int, scale float32) {
-	for r := range rows {
-		dot := 0.0
-		for c := range cols {
-			dot += float64(dP[r*ld+c]) * float64(p[r*ld+c])
-		}
-		for c := range cols {
-			dP[r*ld+c] = float32(float64(scale) * float64(p[r*ld+c]) * (float64(dP[r*ld+c]) - dot))
-		}
-	}
-}
-
-func referenceDecayScores(dst, m, cum []float32, n, ld int) {
-	for i := range n {
-		for j := range n {
-			if j > i {
-				dst[i*ld+j] = 0
-				continue
-			}
-			dst[i*ld+j] = float32(float64(m[i*ld+j]) * math.Exp(float64(cum[i])-float64(cum[j])))
-		}
-	}
-}
-
-func referenceDecayScoresBackward(dM, dCum, dDst, m, cum []float32, n, ld int) {
-	for i := range n {
-		rowSum := 0.0
-		for j := range i + 1 {
-			factor := math.Exp(float64(cum[i]) - float64(cum[j]))
-			g := float64(dDst[i*ld+j]) * float64(m[i*ld+j]) * factor
-			dM[i*ld+j] += float32(float64(dDst[i*ld+j]) * factor)
-			// The diagonal's factor is exp(0) whatever cum is: its two shares cancel.
-			if j < i {
-				rowSum += g
-				dCum[j] -= float32(g)
-			}
-		}
-		dCum[i] += float32(rowSum)
-	}
-}
-
 func referenceSoftmaxXent(loss, logits, bias []float32, target []int32, rows, cols, ld int, scale float32) {
 	for r := range rows {
 		row, hit := logits[r*ld:r*ld+cols], int(target[r])

@@ -14,9 +14,10 @@ static void rmsnorm(float *y, float *rstd, const float *x, const float *gain, lo
 	}
 }
 
-static void rmsnorm_backward(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
+// y may be dy: a vector of both is read before it is written.
+static void rmsnorm_backward(float *dx, float *dgain, float *y, const float *dy, const float *x, const float *gain,
                              const float *rstd, long rows, long d) {
-	for (long r = 0; r < rows; r++, x += d, dy += d, dx += d) {
+	for (long r = 0; r < rows; r++, x += d, dy += d, dx += d, y += d) {
 		float inv = rstd[r];
 		vf dots = {0};
 		EACH(c, n, d, {
@@ -26,8 +27,9 @@ static void rmsnorm_backward(float *dx, float *dgain, const float *dy, const flo
 		});
 		float pull = inv * inv * inv * hsum(dots) / (float)d;
 		EACH(c, n, d, {
-			vf g = ld(dy + c, n) * ld(gain + c, n) * inv;
-			st(dx + c, n, ld(dx + c, n) + (g - ld(x + c, n) * pull));
+			vf scale = ld(gain + c, n) * inv, v = ld(x + c, n);
+			st(dx + c, n, ld(dx + c, n) + (ld(dy + c, n) * scale - v * pull));
+			st(y + c, n, v * inv * ld(gain + c, n));
 		});
 	}
 }
@@ -51,21 +53,23 @@ static void gated_act(float *h, const float *gu, long rows, long f, int act) {
 	}
 }
 
-// dgu may be gu: both of a column's inputs are read before either result is written.
-static void gated_act_backward(float *dgu, const float *gu, const float *dh, long rows, long f, int act) {
-	for (long r = 0; r < rows; r++, dh += f, gu += 2 * f, dgu += 2 * f) {
+// dgu may be gu and h may be dh: a column's inputs are read before any result is written.
+static void gated_act_backward(float *dgu, float *h, const float *gu, const float *dh, long rows, long f, int act) {
+	for (long r = 0; r < rows; r++, dh += f, h += f, gu += 2 * f, dgu += 2 * f) {
 		if (act) {
 			EACH(c, n, f, {
 				vf gate = ld(gu + c, n), up = ld(gu + f + c, n), g = ld(dh + c, n);
 				vf s = vsigmoid(gate);
 				st(dgu + c, n, g * up * (s * (1.0f + gate * (1.0f - s))));
 				st(dgu + f + c, n, g * (gate * s));
+				st(h + c, n, gate * s * up);
 			});
 		} else {
 			EACH(c, n, f, {
 				vf gate = relu(ld(gu + c, n)), up = ld(gu + f + c, n), g = ld(dh + c, n);
 				st(dgu + c, n, g * up * (gate + gate));
 				st(dgu + f + c, n, g * (gate * gate));
+				st(h + c, n, gate * gate * up);
 			});
 		}
 	}
@@ -103,22 +107,11 @@ static void rotary(float *x, long rows, long ld_x, long heads, long dh, const in
 	}
 }
 
-static void scale_rows(float *dst, const float *src, const float *s, long rows, long w, long ldd, long lds,
-                       int accumulate) {
-	for (long r = 0; r < rows; r++, dst += ldd, src += lds) {
-		float factor = s[r];
-		if (accumulate)
-			EACH(c, n, w, { st(dst + c, n, ld(dst + c, n) + factor * ld(src + c, n)); });
-		else
-			EACH(c, n, w, { st(dst + c, n, factor * ld(src + c, n)); });
-	}
-}
-
-static void row_dots(float *out, const float *a, const float *b, long rows, long w, long lda, long ldb) {
-	for (long r = 0; r < rows; r++, a += lda, b += ldb) {
-		vf dots = {0};
-		EACH(c, n, w, { dots += ld(a + c, n) * ld(b + c, n); });
-		out[r] += hsum(dots);
+static void scale_rows(float *table, const float *s, const int *idx, long rows, long d) {
+	for (long r = 0; r < rows; r++) {
+		float *row = table + idx[r] * d, factor = s[r];
+		if (factor != 1.0f)
+			EACH(c, n, d, { st(row + c, n, factor * ld(row + c, n)); });
 	}
 }
 
@@ -136,7 +129,7 @@ static void scatter_add_rows(float *table, const float *src, const int *idx, lon
 	}
 }
 
-static void adamw(float *p, const float *g, float *m, float *v, long n_params, adamw_step s) {
+INLINE void adamw_row(float *p, const float *g, float *m, float *v, long n_params, adamw_step s) {
 	float keep1 = 1.0f - s.beta1, keep2 = 1.0f - s.beta2;
 	EACH(c, n, n_params, {
 		vf grad = ld(g + c, n) * s.grad_scale;
@@ -149,6 +142,19 @@ static void adamw(float *p, const float *g, float *m, float *v, long n_params, a
 		param -= s.lr * (mean * s.correct1) / (vsqrt(square * s.correct2) + s.eps);
 		st(p + c, n, param);
 	});
+}
+
+static void adamw(float *p, const float *g, float *m, float *v, long n_params, adamw_step s) {
+	adamw_row(p, g, m, v, n_params, s);
+}
+
+static void adamw_rows(float *p, const float *g, float *m, float *v, const int *idx, const float *correct1,
+                       const float *correct2, long rows, long d, adamw_step s) {
+	for (long r = 0; r < rows; r++) {
+		long at = idx[r] * d;
+		s.correct1 = correct1[r], s.correct2 = correct2[r];
+		adamw_row(p + at, g + r * d, m + at, v + at, d, s);
+	}
 }
 
 // sum_squares squares and adds in double. Two sums per half vector hide the

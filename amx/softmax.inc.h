@@ -1,5 +1,18 @@
-// Operations around exp: banded softmax, decays within a chunk, cross-entropy.
+// Operations around exp: banded softmax, cross-entropy, logarithm.
 // Maxima may drop a NaN, but exp(NaN) then enters the sum and with it the row.
+
+// vlog: log(x) of normal x > 0, relative error some 1e-7; Inf and NaN stay.
+// x = 2^e f with f within a factor sqrt(2) of 1, and log(f) = 2 atanh((f-1)/(f+1)).
+INLINE vf vlog(vf x) {
+	vi e = ((vi)x - 0x3f3504f3) >> 23;
+	vf f = (vf)((vi)x - (e << 23)), n = __builtin_convertvector(e, vf);
+	vf z = (f - 1.0f) / (f + 1.0f), y = z * z;
+	vf p = y * (1.0f / 9) + 1.0f / 7;
+	p = p * y + 1.0f / 5;
+	p = p * y + 1.0f / 3;
+	vf log_f = 2.0f * (z + z * y * p);
+	return blend(x < INFINITY, n * 0.693359375f + (n * -2.12194440e-4f + log_f), x);
+}
 
 static void softmax_band(float *p, long rows, long cols, long ld_p, long off, long window, float scale) {
 	for (long r = 0; r < rows; r++, p += ld_p) {
@@ -20,40 +33,6 @@ static void softmax_band(float *p, long rows, long cols, long ld_p, long off, lo
 		EACH(c, n, w, { st(band + c, n, ld(band + c, n) * inv); });
 		memset(p, 0, begin * sizeof(float));
 		memset(p + end, 0, (cols - end) * sizeof(float));
-	}
-}
-
-static void softmax_band_backward(float *dp, const float *p, long rows, long cols, long ld_p, float scale) {
-	for (long r = 0; r < rows; r++, dp += ld_p, p += ld_p) {
-		vf dots = {0};
-		EACH(c, n, cols, { dots += ld(dp + c, n) * ld(p + c, n); });
-		float dot = hsum(dots);
-		EACH(c, n, cols, { st(dp + c, n, scale * ld(p + c, n) * (ld(dp + c, n) - dot)); });
-	}
-}
-
-static void decay_scores(float *dst, const float *m, const float *cum, long size, long ld_m) {
-	for (long i = 0; i < size; i++, dst += ld_m, m += ld_m) {
-		EACH(j, n, i + 1, { st(dst + j, n, ld(m + j, n) * vexp(cum[i] - ld(cum + j, n))); });
-		memset(dst + i + 1, 0, (size - i - 1) * sizeof(float));
-	}
-}
-
-// The diagonal's factor is exp(0) whatever cum is: g[i,i] leaves dcum untouched,
-// so that the sums run over j < i.
-static void decay_scores_backward(float *dm, float *dcum, const float *ddst, const float *m, const float *cum,
-                                  long size, long ld_m) {
-	for (long i = 0; i < size; i++, dm += ld_m, ddst += ld_m, m += ld_m) {
-		vf sums = {0};
-		EACH(j, n, i, {
-			vf weighted = ld(ddst + j, n) * vexp(cum[i] - ld(cum + j, n));
-			vf g = weighted * ld(m + j, n);
-			st(dm + j, n, ld(dm + j, n) + weighted);
-			st(dcum + j, n, ld(dcum + j, n) - g);
-			sums += keep(g, n, 0.0f);
-		});
-		dm[i] += ddst[i] * (1.0f + (cum[i] - cum[i])); // NaN where cum is not finite
-		dcum[i] += hsum(sums);
 	}
 }
 

@@ -147,7 +147,6 @@ func randomSpeed(ctx context.Context, spec *Spec, m *nn.Model) (float64, error) 
 	a := nn.NewActivations(m, n, true)
 	o := optim.New(spec.Train.Optimizer, m)
 	step := func() {
-		m.ZeroGrads()
 		rows.Plan(b, rng)
 		m.Forward(a, b)
 		m.Loss(a, b, rows)

@@ -95,7 +95,19 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("HARNESS_TEST_RUN_SPEC"); path != "" {
 		os.Exit(childRun(path, os.Getenv("HARNESS_TEST_RUN_STORE"), os.Getenv("HARNESS_TEST_RUN_REF")))
 	}
-	os.Exit(m.Run())
+	os.Exit(withOwnCache(m))
+}
+
+// withOwnCache keeps the user's cache out of the tests: the choice of kernels that
+// one run measures, all others and all children take.
+func withOwnCache(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "harness-cache-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CACHE_HOME", dir)
+	return m.Run()
 }
 
 // childRun runs, or resumes, telling its parent of every step on standard output.

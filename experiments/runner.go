@@ -57,6 +57,7 @@ type workplace struct {
 	spec    *Spec
 	store   *runs.Store
 	core    *amx.Core
+	choice  amx.Choice
 	kernels *amx.Kernels
 	corpus  *corpus.Corpus
 }
@@ -73,19 +74,24 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels, corpusKe
 	if w.store, err = runs.Open(o.Store); err != nil {
 		return w, err
 	}
-	if w.kernels, err = amx.Select(kernels); err != nil {
+	if err := amx.Check(kernels); err != nil {
 		return w, err
 	}
 	if w.core, err = amx.ClaimCore(""); err != nil {
 		return w, fmt.Errorf("claim a core: %w", err)
 	}
+	// On the core that the run will have: where this CPU is new, the choice is measured now.
+	if w.choice, err = amx.Choose(kernels); err != nil {
+		return w, err
+	}
+	w.kernels = w.choice.Set.New()
 	switch {
 	case w.core.Oversubscribed:
 		o.note("every core has a run already: this one shares and will be slower")
 	case !w.core.Pinned:
-		o.note(fmt.Sprintf("running unpinned: %s; kernels %s", w.core.Reason, w.kernels.Name))
+		o.note(fmt.Sprintf("running unpinned: %s; kernels %s", w.core.Reason, w.choice))
 	default:
-		o.note(fmt.Sprintf("pinned to core %d, kernels %s", w.core.ID, w.kernels.Name))
+		o.note(fmt.Sprintf("pinned to core %d, kernels %s", w.core.ID, w.choice))
 	}
 	progress := func(stage string, done, total int64) {
 		if o.Observe != nil {
@@ -179,10 +185,7 @@ func Resume(ctx context.Context, ref string, o Options) (out *Outcome, err error
 	if n := len(run.Attempts); n > 0 {
 		began = run.Attempts[n-1].Kernels
 	}
-	kernels, err := resumeKernels(began, o.AllowKernelChange, func(name string) error {
-		_, err := amx.Select(name)
-		return err
-	})
+	kernels, err := resumeKernels(began, o.AllowKernelChange, amx.Check)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", run.ID, err)
 	}
@@ -270,6 +273,7 @@ func (w *workplace) describe(p map[string]string, model *nn.Model) {
 	p["cores"] = strconv.Itoa(m.Cores)
 	p["cpu_flags"] = fmt.Sprint(m.Flags)
 	p[metaKernels] = w.kernels.Name
+	p["kernels_choice"] = w.choice.String()
 	p[metaCorpus] = w.corpus.Hash()
 	p[metaCorpusKey] = w.corpus.Manifest.Key
 	p["tokenizer_hash"] = w.corpus.Tokenizer.Hash()

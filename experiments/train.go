@@ -92,7 +92,6 @@ func (t *trainer) advance() stepResult {
 	batch := t.sampler.Batch(t.step)
 	b := nn.Batch{Tokens: batch.Tokens, Targets: batch.Targets, Starts: batch.Starts}
 	t.reseed("negatives", t.step)
-	t.model.ZeroGrads()
 	t.rows.Plan(b, t.rng)
 	t.opt.CatchUp(t.rows)
 	t.model.Forward(t.acts, b)

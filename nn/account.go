@@ -1,5 +1,7 @@
 package nn
 
+import "harness/amx"
+
 // Account is what a model's size can honestly mean, each its own figure. Counts
 // are taken from the tensors that exist.
 type Account struct {
@@ -40,7 +42,7 @@ func (m *Model) TrainFLOP(loss LossConfig) float64 {
 			continue
 		}
 		s := float64(m.StateWidth)
-		mixers += 2*linChunk*(s+hd) + 4*s*hd
+		mixers += 2*amx.LinearChunk*(s+hd) + 4*s*hd
 	}
 	return 6*float64(a.Body) + 6*float64(a.RowsTraining*a.EmbeddingRow) + 3*mixers
 }

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"harness/amx"
 )
 
 // Activations is the workspace of one forward and backward pass: allocated once
@@ -18,19 +20,18 @@ type Activations struct {
 	last     []float32 // [N,D] output of the last block
 	rstd     []float32 // [N] of the final norm
 	pos      []int32   // [N] position of a token within its segment
-	chunks   []chunk   // of lin
 	cos, sin []float32 // rotary tables [maxPos, dh/2]
 
 	// Backward and scratch.
-	dX, dNormed []float32 // [N,D]
-	dMixed      []float32 // [N,H*dh]
-	dHead       []float32 // [N,H*dh]
-	dIn         []float32 // [N, widest In]
-	dFFN        []float32 // [N,F]
-	slots       []int32   // [N]
-	attn        attentionScratch
-	lin         linScratch
-	readout     readoutScratch
+	dX       []float32 // [N,D]
+	dMixed   []float32 // [N,H*dh]
+	dHead    []float32 // [N,H*dh]
+	dIn      []float32 // [N, widest In]
+	normed   []float32 // [tokenBlock,D] normed input of a block, or its gradient
+	hidden   []float32 // [tokenBlock,F] what Down reads of a block, or its gradient
+	slots    []int32   // [N]
+	operands operands
+	readout  readoutScratch
 }
 
 // layerCache holds what one block's backward needs from its forward.
@@ -42,33 +43,31 @@ type layerCache struct {
 }
 
 type blockCache struct {
-	x, x2           []float32 // [N,D] residual stream before the mixer and before the MLP
-	normed, normed2 []float32 // [N,D]
-	rstd, rstd2     []float32 // [N]
-	mixed           []float32 // [N,H*dh] what Out reads
-	gateUp, hidden  []float32 // [N,2F], [N,F]
+	x, x2       []float32 // [N,D] residual stream before the mixer and before the MLP
+	rstd, rstd2 []float32 // [N]
+	mixed       []float32 // [N,H*dh] what Out reads
+	gateUp      []float32 // [N,2F], in inference of a block
 }
 
 type swaCache struct {
-	probs []float32 // attention weights, block by block
+	norm []float32 // [N,H] segment by segment: logarithms of the softmax's denominators
 }
 
 type linCache struct {
 	head, headNormed []float32 // [N,H*dh] head outputs before and after the head norm
 	headRstd         []float32 // [N*H]
-	cum              []float32 // [H,N] log-decay summed from the chunk's start
-	toEnd            []float32 // [H,N] exp of the decay from a token to its chunk's end
-	fromStart        []float32 // [H,N] exp(cum)
-	states           []float32 // [chunks,H,S,dh] state at each chunk's start
+	states           []float32 // segment by segment, see amx.Kernels.LinearAttention
 }
 
 // NewActivations allocates a workspace for at most maxTokens tokens a batch.
 // Without training, layers share their caches and Backward may not follow.
 func NewActivations(m *Model, maxTokens int, training bool) *Activations {
 	n, d, f, hd := maxTokens, m.DModel, m.DFF, m.Heads*m.HeadWidth
-	f32 := func(n int) []float32 { return make([]float32, n) }
+	block := min(n, tokenBlock)
+	f32 := amx.Floats
 	a := &Activations{maxN: maxTokens, training: training,
-		Hidden: f32(n * d), last: f32(n * d), rstd: f32(n), pos: make([]int32, n), chunks: make([]chunk, 0, n)}
+		Hidden: f32(n * d), last: f32(n * d), rstd: f32(n), pos: make([]int32, n),
+		normed: f32(block * d), hidden: f32(block * f)}
 	widest := 0
 	for _, l := range m.Layers {
 		widest = max(widest, l.In.Shape[1])
@@ -76,26 +75,24 @@ func NewActivations(m *Model, maxTokens int, training bool) *Activations {
 	var shared layerCache
 	for _, l := range m.Layers {
 		if shared.x == nil || training {
-			shared.blockCache = blockCache{x: f32(n * d), x2: f32(n * d), normed: f32(n * d), normed2: f32(n * d),
-				rstd: f32(n), rstd2: f32(n), mixed: f32(n * hd), gateUp: f32(n * 2 * f), hidden: f32(n * f)}
+			shared.blockCache = blockCache{x: f32(n * d), x2: f32(n * d), rstd: f32(n), rstd2: f32(n),
+				mixed: f32(n * hd), gateUp: f32((a.kept(n-block) + block) * 2 * f)}
 			shared.in = f32(n * widest)
 		}
 		switch {
-		case l.Mixer == SWA && (shared.probs == nil || training):
-			shared.swaCache = swaCache{probs: f32(m.probsSize(n))}
+		case l.Mixer == SWA && (shared.norm == nil || training):
+			shared.swaCache = swaCache{norm: f32(n * m.Heads)}
 		case l.Mixer == Lin && (shared.head == nil || training):
 			shared.linCache = linCache{head: f32(n * hd), headNormed: f32(n * hd), headRstd: f32(n * m.Heads),
-				cum: f32(n * m.Heads), toEnd: f32(n * m.Heads), fromStart: f32(n * m.Heads), states: f32(m.statesSize(n))}
+				states: f32(m.statesSize(n))}
 		}
 		a.layers = append(a.layers, shared)
 	}
 	a.cos, a.sin = rotaryTables(maxTokens, m.HeadWidth, m.RopeBase)
-	a.attn = newAttentionScratch(m)
-	a.lin = newLinScratch(m)
 	if training {
 		m.allocGrads()
-		a.DHidden, a.dX, a.dNormed = f32(n*d), f32(n*d), f32(n*d)
-		a.dMixed, a.dHead, a.dIn, a.dFFN = f32(n*hd), f32(n*hd), f32(n*widest), f32(n*f)
+		a.DHidden, a.dX = f32(n*d), f32(n*d)
+		a.dMixed, a.dHead, a.dIn = f32(n*hd), f32(n*hd), f32(n*widest)
 		a.slots = make([]int32, n)
 	}
 	return a
@@ -108,7 +105,6 @@ func (a *Activations) begin(m *Model, b Batch) {
 		panic(fmt.Sprintf("nn: batch of %d tokens, %d targets, %d segments in a workspace for %d", n, len(b.Targets), len(b.Starts), a.maxN))
 	}
 	a.n = n
-	a.chunks = b.chunks(a.chunks[:0])
 	b.segments(func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			a.pos[i] = int32(i - lo)
@@ -123,6 +119,15 @@ func (a *Activations) after(i int) []float32 {
 		return a.layers[i+1].x
 	}
 	return a.last
+}
+
+// kept is where the cache of a block from token lo on starts: inference has room
+// for one block.
+func (a *Activations) kept(lo int) int {
+	if a.training {
+		return lo
+	}
+	return 0
 }
 
 // rotaryTables gives cos and sin of pos * base^(-2i/dh), [positions, dh/2].

@@ -15,7 +15,7 @@ func stepByStep(m *Model, in []float64, w int, b Batch) []float64 {
 			state := make([]float64, s*dh)
 			for t := lo; t < hi; t++ {
 				row := in[t*w : (t+1)*w]
-				decay := math.Exp(-math.Log1p(math.Exp(row[col.decay+h] + decayBias(h, m.Heads))))
+				decay := math.Exp(-math.Log1p(math.Exp(row[col.decay+h] + float64(m.decayBias[h]))))
 				for i := range s {
 					for j := range dh {
 						state[i*dh+j] = decay*state[i*dh+j] + row[col.k+i]*row[col.v+h*dh+j]
@@ -57,7 +57,7 @@ func TestChunkedLinEqualsStepByStep(t *testing.T) {
 			if spread == 40 {
 				tolerance = 2e-4
 			}
-			m.forwardHeads(c, a, w)
+			m.forwardHeads(&m.Layers[0], c, b)
 			want := stepByStep(m, in, w, b)
 			for i, x := range want {
 				if math.Abs(float64(c.head[i])-x) > tolerance*(1+math.Abs(x)) {
@@ -70,8 +70,7 @@ func TestChunkedLinEqualsStepByStep(t *testing.T) {
 				weights[i] = r.NormFloat64()
 				a.dHead[i] = float32(weights[i])
 			}
-			clear(a.dIn)
-			m.backwardHeads(c, a, w)
+			m.backwardHeads(&m.Layers[0], c, a, b)
 			loss := func() float64 {
 				sum := 0.0
 				for i, x := range stepByStep(m, in, w, b) {
@@ -101,8 +100,9 @@ func TestChunkedLinEqualsStepByStep(t *testing.T) {
 }
 
 func TestHeadsStartAtTheirHalfLives(t *testing.T) {
+	biases := decayBiases(2)
 	for h, want := range []float64{64, 512} {
-		got := math.Ln2 / softplus(decayBias(h, 2))
+		got := math.Ln2 / math.Log1p(math.Exp(float64(biases[h])))
 		if math.Abs(got-want) > 1e-6*want {
 			t.Errorf("head %d: half-life %g tokens, want %g", h, got, want)
 		}

@@ -15,6 +15,8 @@ type readoutScratch struct {
 	dHidden []float32 // [readoutChunk, D]
 	logits  []float32 // [readoutChunk, columns]
 	loss    []float32 // nats of each position in at
+
+	forward, backward amx.Packed // the scored rows, for logits and for their gradient
 }
 
 func (z *readoutScratch) reserve(n, d, columns int) {
@@ -23,7 +25,7 @@ func (z *readoutScratch) reserve(n, d, columns int) {
 		z.hidden, z.dHidden = make([]float32, readoutChunk*d), make([]float32, readoutChunk*d)
 	}
 	if len(z.logits) < readoutChunk*columns {
-		z.logits = make([]float32, readoutChunk*columns)
+		z.logits = amx.Floats(readoutChunk * columns)
 	}
 }
 
@@ -45,8 +47,8 @@ func (l Loss) Mean() float64 {
 func (l Loss) Add(o Loss) Loss { return Loss{l.Sum + o.Sum, l.Count + o.Count} }
 
 // Loss scores every position that has a target against the rows' columns, after
-// Forward. It writes the gradient of the mean loss into a.DHidden and accumulates
-// the readout's share of rows.Grad.
+// Forward. It writes the gradient of the mean loss into a.DHidden, and the readout's
+// share of it into rows.Grad.
 func (m *Model) Loss(a *Activations, b Batch, rows *Rows) Loss {
 	k, d := m.K, m.DModel
 	z := a.findTargets(m, b, rows.Scored)
@@ -58,18 +60,26 @@ func (m *Model) Loss(a *Activations, b Batch, rows *Rows) Loss {
 	clear(a.DHidden[:a.n*d])
 	total := Loss{Count: len(z.at)}
 	if total.Count == 0 {
+		clear(rows.Grad[:len(rows.IDs)*d])
 		return total
 	}
+	clear(rows.Grad[rows.Scored*d : len(rows.IDs)*d]) // the rows that are only read
 	rows.slots(z.targets, z.targets)
 	scale := 1 / float32(total.Count)
+	k.Pack(&z.forward, amx.NT, rows.Scored, d, table, d)
+	k.Pack(&z.backward, amx.NN, d, rows.Scored, table, d)
 	for lo := 0; lo < len(z.at); lo += readoutChunk {
 		hi := min(lo+readoutChunk, len(z.at))
 		n, v := hi-lo, rows.Scored
 		k.GatherRows(z.hidden, a.Hidden, z.at[lo:hi], n, d, 1)
-		k.Gemm(amx.NT, n, v, d, z.hidden, d, table, d, z.logits, v, false)
+		k.GemmPacked(n, z.hidden, d, &z.forward, nil, z.logits, v)
 		k.SoftmaxXent(z.loss[lo:hi], z.logits, rows.Bias, z.targets[lo:hi], n, v, v, scale)
-		k.Gemm(amx.TN, v, d, n, z.logits, v, z.hidden, d, rows.Grad, d, true)
-		k.Gemm(amx.NN, n, d, v, z.logits, v, table, d, z.dHidden, d, false)
+		plus := rows.Grad
+		if lo == 0 {
+			plus = nil
+		}
+		k.Gemm(amx.TN, v, d, n, z.logits, v, z.hidden, d, plus, rows.Grad, d)
+		k.GemmPacked(n, z.logits, v, &z.backward, nil, z.dHidden, d)
 		k.ScatterAddRows(a.DHidden, z.dHidden, z.at[lo:hi], n, d, 1)
 	}
 	for _, x := range z.loss[:total.Count] {
@@ -84,11 +94,15 @@ func (m *Model) Evaluate(a *Activations, b Batch, observe func(position int, log
 	k, d, v := m.K, m.DModel, m.V
 	z := a.findTargets(m, b, v)
 	total := Loss{Count: len(z.at)}
+	if total.Count == 0 {
+		return total
+	}
+	k.Pack(&z.forward, amx.NT, v, d, m.Embedding.Data, d)
 	for lo := 0; lo < len(z.at); lo += readoutChunk {
 		hi := min(lo+readoutChunk, len(z.at))
 		n := hi - lo
 		k.GatherRows(z.hidden, a.Hidden, z.at[lo:hi], n, d, 1)
-		k.Gemm(amx.NT, n, v, d, z.hidden, d, m.Embedding.Data, d, z.logits, v, false)
+		k.GemmPacked(n, z.hidden, d, &z.forward, nil, z.logits, v)
 		if observe != nil {
 			for r, at := range z.at[lo:hi] {
 				observe(int(at), z.logits[r*v:(r+1)*v])

@@ -37,7 +37,7 @@ type Param struct {
 	Kind  Kind
 	Shape []int
 	Data  []float32 // row-major
-	Grad  []float32 // same shape, accumulated by Backward; nil for Embedding (see Rows)
+	Grad  []float32 // same shape, overwritten by Backward; nil for Embedding (see Rows)
 }
 
 // Layer holds one block's parameters.
@@ -62,7 +62,8 @@ type Model struct {
 	Layers    []Layer
 	FinalNorm *Param // [D]
 
-	params []*Param
+	params    []*Param
+	decayBias []float32 // [H] of lin, fixed
 }
 
 // New builds a model of the given shape with all parameters zero; Init or a
@@ -71,7 +72,7 @@ func New(cfg Config, vocab int, k *amx.Kernels) *Model {
 	if cfg.HeadWidth%2 != 0 || len(cfg.Layers) == 0 {
 		panic(fmt.Sprintf("nn: head width %d must be even and layers %v not empty", cfg.HeadWidth, cfg.Layers))
 	}
-	m := &Model{Config: cfg, V: vocab, K: k}
+	m := &Model{Config: cfg, V: vocab, K: k, decayBias: decayBiases(cfg.Heads)}
 	d, f, hd := cfg.DModel, cfg.DFF, cfg.Heads*cfg.HeadWidth
 	m.Embedding = m.add("embedding", Embedding, vocab, d)
 	for i, mixer := range cfg.Layers {
@@ -104,7 +105,7 @@ func (m *Model) add(name string, kind Kind, shape ...int) *Param {
 	for _, s := range shape {
 		n *= s
 	}
-	p := &Param{Name: name, Kind: kind, Shape: shape, Data: make([]float32, n)}
+	p := &Param{Name: name, Kind: kind, Shape: shape, Data: amx.Floats(n)}
 	m.params = append(m.params, p)
 	return p
 }
@@ -118,13 +119,6 @@ func (m *Model) allocGrads() {
 		if p.Kind != Embedding && p.Grad == nil {
 			p.Grad = make([]float32, len(p.Data))
 		}
-	}
-}
-
-// ZeroGrads clears the gradients of the dense parameters.
-func (m *Model) ZeroGrads() {
-	for _, p := range m.params {
-		clear(p.Grad)
 	}
 }
 
@@ -160,88 +154,4 @@ func (b Batch) segments(f func(lo, hi int)) {
 		}
 		f(int(lo), hi)
 	}
-}
-
-// Forward runs the batch through every block and leaves the final normed hidden
-// state [N,D] in a.Hidden. With caches for training, Backward may follow.
-func (m *Model) Forward(a *Activations, b Batch) {
-	a.begin(m, b)
-	k, n, d := m.K, a.n, m.DModel
-	x := a.layers[0].x
-	k.GatherRows(x, m.Embedding.Data, b.Tokens, n, d, embeddingScale(d))
-	for i := range m.Layers {
-		l, c := &m.Layers[i], &a.layers[i]
-		k.RMSNorm(c.normed, c.rstd, c.x, l.MixNorm.Data, n, d, normEps)
-		switch l.Mixer {
-		case SWA:
-			m.forwardSWA(l, c, a, b)
-		case Lin:
-			m.forwardLin(l, c, a)
-		}
-		copy(c.x2[:n*d], c.x[:n*d])
-		hd := m.Heads * m.HeadWidth
-		k.Gemm(amx.NN, n, d, hd, c.mixed, hd, l.Out.Data, d, c.x2, d, true)
-
-		k.RMSNorm(c.normed2, c.rstd2, c.x2, l.FFNNorm.Data, n, d, normEps)
-		next := a.after(i)
-		copy(next[:n*d], c.x2[:n*d])
-		m.forwardMLP(l, c, n, next)
-	}
-	k.RMSNorm(a.Hidden, a.rstd, a.after(len(m.Layers)-1), m.FinalNorm.Data, n, d, normEps)
-}
-
-// Backward takes the gradient of the hidden state, a.DHidden [N,D], back
-// through every block: it accumulates the gradients of the dense parameters, and
-// those of the embedding rows that were read into rows.Grad.
-func (m *Model) Backward(a *Activations, b Batch, rows *Rows) {
-	k, n, d := m.K, a.n, m.DModel
-	hd := m.Heads * m.HeadWidth
-	dX := a.dX[:n*d]
-	clear(dX)
-	k.RMSNormBackward(dX, m.FinalNorm.Grad, a.DHidden, a.after(len(m.Layers)-1), m.FinalNorm.Data, a.rstd, n, d)
-	for i := len(m.Layers) - 1; i >= 0; i-- {
-		l, c := &m.Layers[i], &a.layers[i]
-		m.backwardMLP(l, c, a, n)
-		k.RMSNormBackward(dX, l.FFNNorm.Grad, a.dNormed, c.x2, l.FFNNorm.Data, c.rstd2, n, d)
-
-		k.Gemm(amx.TN, hd, d, n, c.mixed, hd, dX, d, l.Out.Grad, d, true)
-		k.Gemm(amx.NT, n, hd, d, dX, d, l.Out.Data, d, a.dMixed, hd, false)
-		switch l.Mixer {
-		case SWA:
-			m.backwardSWA(l, c, a, b)
-		case Lin:
-			m.backwardLin(l, c, a)
-		}
-		w := l.In.Shape[1]
-		k.Gemm(amx.TN, d, w, n, c.normed, d, a.dIn, w, l.In.Grad, w, true)
-		k.Gemm(amx.NT, n, d, w, a.dIn, w, l.In.Data, w, a.dNormed, d, false)
-		k.RMSNormBackward(dX, l.MixNorm.Grad, a.dNormed, c.x, l.MixNorm.Data, c.rstd, n, d)
-	}
-	rows.slots(a.slots[:n], b.Tokens)
-	k.ScatterAddRows(rows.Grad, dX, a.slots[:n], n, d, embeddingScale(d))
-}
-
-// forwardMLP adds down(act(x gate) * (x up)) of the normed x2 to out [N,D].
-func (m *Model) forwardMLP(l *Layer, c *layerCache, n int, out []float32) {
-	d, f := m.DModel, m.DFF
-	m.K.Gemm(amx.NN, n, 2*f, d, c.normed2, d, l.GateUp.Data, 2*f, c.gateUp, 2*f, false)
-	m.K.GatedAct(c.hidden, c.gateUp, n, f, m.activation())
-	m.K.Gemm(amx.NN, n, d, f, c.hidden, f, l.Down.Data, d, out, d, true)
-}
-
-// backwardMLP reads a.dX and leaves the gradient of the normed input in a.dNormed.
-func (m *Model) backwardMLP(l *Layer, c *layerCache, a *Activations, n int) {
-	k, d, f := m.K, m.DModel, m.DFF
-	k.Gemm(amx.TN, f, d, n, c.hidden, f, a.dX, d, l.Down.Grad, d, true)
-	k.Gemm(amx.NT, n, f, d, a.dX, d, l.Down.Data, d, a.dFFN, f, false)
-	k.GatedActBackward(c.gateUp, c.gateUp, a.dFFN, n, f, m.activation())
-	k.Gemm(amx.TN, d, 2*f, n, c.normed2, d, c.gateUp, 2*f, l.GateUp.Grad, 2*f, true)
-	k.Gemm(amx.NT, n, d, 2*f, c.gateUp, 2*f, l.GateUp.Data, 2*f, a.dNormed, d, false)
-}
-
-func (m *Model) activation() amx.Activation {
-	if m.Config.Activation == SiLU {
-		return amx.SiLU
-	}
-	return amx.ReLU2
 }

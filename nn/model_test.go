@@ -262,11 +262,13 @@ func TestStreamEqualsBatchedForward(t *testing.T) {
 			m := randomModel(cfg, tinyVocab, k, 8)
 			b := packedBatch(tinyVocab, rng(9), 200)
 			want := logits(m, b)
+			// Where operands are rounded, a difference in the last place can tip a rounding.
+			tolerance := max(1e-4, 5*k.Arithmetic.GemmError())
 			s := NewStream(m)
 			for range 2 { // a second document after Reset
 				for i, token := range b.Tokens {
 					for j, got := range s.Next(token) {
-						if d := math.Abs(float64(got) - want[i][j]); !(d <= 1e-4*(1+math.Abs(want[i][j]))) {
+						if d := math.Abs(float64(got) - want[i][j]); !(d <= tolerance*(1+math.Abs(want[i][j]))) {
 							t.Fatalf("position %d, token %d: streamed %g, batched %g", i, j, got, want[i][j])
 						}
 					}
@@ -291,12 +293,14 @@ func TestInferenceForwardEqualsTrainingForward(t *testing.T) {
 	}
 }
 
-// kernelSets are the reference and what this machine would choose.
+// kernelSets are the reference and every set that runs here.
 func kernelSets(t *testing.T) []*amx.Kernels {
 	t.Helper()
-	fast, err := amx.Select("auto")
-	if err != nil {
-		t.Fatal(err)
+	sets := []*amx.Kernels{amx.Reference()}
+	for _, s := range amx.Sets() {
+		if s.Name != sets[0].Name && s.Available() {
+			sets = append(sets, s.New())
+		}
 	}
-	return []*amx.Kernels{amx.Reference(), fast}
+	return sets
 }

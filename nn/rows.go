@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"harness/amx"
 )
 
 // Rows says which embedding rows one training step touches, and holds their
@@ -14,7 +16,7 @@ import (
 type Rows struct {
 	IDs    []int32   // touched rows
 	Scored int       // the first Scored of IDs are softmax columns
-	Grad   []float32 // [len(IDs), D], zeroed by Plan
+	Grad   []float32 // [len(IDs), D], overwritten by Loss, accumulated by Backward
 	Bias   []float32 // [Scored] added to a column's logit, nil for the full softmax
 
 	d      int
@@ -34,7 +36,7 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 		for i := range r.IDs {
 			r.IDs[i], r.slot[i] = int32(i), int32(i)
 		}
-		r.Grad = make([]float32, m.V*m.DModel)
+		r.Grad = amx.Floats(m.V * m.DModel)
 		return r
 	}
 	for i := range r.slot {
@@ -44,9 +46,9 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 	most := min(m.V, loss.Negatives+2*maxTokens)
 	r.IDs = make([]int32, 0, most)
 	r.marked = make([]int32, 0, most)
-	r.Grad = make([]float32, most*m.DModel)
+	r.Grad = amx.Floats(most * m.DModel)
 	r.Bias = make([]float32, 0, most)
-	r.table = make([]float32, most*m.DModel)
+	r.table = amx.Floats(most * m.DModel)
 	return r
 }
 
@@ -55,7 +57,6 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 // row counts (bias -Inf), so that one column set serves every row.
 func (r *Rows) Plan(b Batch, rng *rand.Rand) {
 	if r.pool == nil {
-		clear(r.Grad)
 		return
 	}
 	for _, id := range r.marked {
@@ -103,7 +104,6 @@ func (r *Rows) Plan(b Batch, rng *rand.Rand) {
 			r.marked = append(r.marked, id)
 		}
 	}
-	clear(r.Grad[:len(r.IDs)*r.d])
 }
 
 // slots writes where each token's gradient row lies.

@@ -19,9 +19,10 @@ type Stream struct {
 	mixed, head   []float32 // [H*dh]
 	gateUp, act   []float32 // [2F], [F]
 	probs         []float32 // [W]
-	rstd          []float32 // [H]
+	rstd, keep    []float32 // [H], [1]
 	cos, sin      []float32 // [dh/2] of this position
 	position, one []int32
+	first         []int32   // the row 0
 	logits        []float32 // [V]
 }
 
@@ -45,9 +46,9 @@ func NewStream(m *Model) *Stream {
 	}
 	s.x, s.normed, s.in = f32(m.DModel), f32(m.DModel), f32(widest)
 	s.mixed, s.head, s.gateUp, s.act = f32(hd), f32(hd), f32(2*m.DFF), f32(m.DFF)
-	s.probs, s.rstd, s.logits = f32(m.Window), f32(m.Heads), f32(m.V)
+	s.probs, s.rstd, s.keep, s.logits = f32(m.Window), f32(m.Heads), f32(1), f32(m.V)
 	s.cos, s.sin = f32(m.HeadWidth/2), f32(m.HeadWidth/2)
-	s.position, s.one = []int32{0}, []int32{0}
+	s.position, s.one, s.first = []int32{0}, []int32{0}, []int32{0}
 	return s
 }
 
@@ -74,20 +75,20 @@ func (s *Stream) Next(token int32) []float32 {
 		l := &m.Layers[i]
 		w := l.In.Shape[1]
 		k.RMSNorm(s.normed, s.rstd, s.x, l.MixNorm.Data, 1, d, normEps)
-		k.Gemm(amx.NN, 1, w, d, s.normed, d, l.In.Data, w, s.in, w, false)
+		k.Gemm(amx.NN, 1, w, d, s.normed, d, l.In.Data, w, nil, s.in, w)
 		if l.Mixer == SWA {
 			s.nextSWA(&s.layers[i])
 		} else {
 			s.nextLin(l, &s.layers[i])
 		}
-		k.Gemm(amx.NN, 1, d, hd, s.mixed, hd, l.Out.Data, d, s.x, d, true)
+		k.Gemm(amx.NN, 1, d, hd, s.mixed, hd, l.Out.Data, d, s.x, s.x, d)
 		k.RMSNorm(s.normed, s.rstd, s.x, l.FFNNorm.Data, 1, d, normEps)
-		k.Gemm(amx.NN, 1, 2*m.DFF, d, s.normed, d, l.GateUp.Data, 2*m.DFF, s.gateUp, 2*m.DFF, false)
+		k.Gemm(amx.NN, 1, 2*m.DFF, d, s.normed, d, l.GateUp.Data, 2*m.DFF, nil, s.gateUp, 2*m.DFF)
 		k.GatedAct(s.act, s.gateUp, 1, m.DFF, m.activation())
-		k.Gemm(amx.NN, 1, d, m.DFF, s.act, m.DFF, l.Down.Data, d, s.x, d, true)
+		k.Gemm(amx.NN, 1, d, m.DFF, s.act, m.DFF, l.Down.Data, d, s.x, s.x, d)
 	}
 	k.RMSNorm(s.normed, s.rstd, s.x, m.FinalNorm.Data, 1, d, normEps)
-	k.Gemm(amx.NT, 1, m.V, d, s.normed, d, m.Embedding.Data, d, s.logits, m.V, false)
+	k.Gemm(amx.NT, 1, m.V, d, s.normed, d, m.Embedding.Data, d, nil, s.logits, m.V)
 	s.pos++
 	return s.logits
 }
@@ -102,9 +103,9 @@ func (s *Stream) nextSWA(c *streamLayer) {
 	seen := min(s.pos+1, m.Window)
 	scale := float32(1 / math.Sqrt(float64(dh)))
 	for h := range m.Heads {
-		k.Gemm(amx.NT, 1, seen, dh, s.in[h*dh:], dh, c.keys, dh, s.probs, seen, false)
+		k.Gemm32(amx.NT, 1, seen, dh, s.in[h*dh:], dh, c.keys, dh, nil, s.probs, seen)
 		k.SoftmaxBand(s.probs, 1, seen, seen, seen-1, seen, scale)
-		k.Gemm(amx.NN, 1, dh, seen, s.probs, seen, c.values, dh, s.mixed[h*dh:], dh, false)
+		k.Gemm32(amx.NN, 1, dh, seen, s.probs, seen, c.values, dh, nil, s.mixed[h*dh:], dh)
 	}
 }
 
@@ -114,9 +115,10 @@ func (s *Stream) nextLin(l *Layer, c *streamLayer) {
 	q, key := s.in[col.q:col.k], s.in[col.k:col.v]
 	for h := range m.Heads {
 		state := c.state[h*sw*dh : (h+1)*sw*dh]
-		scale(state, float32(math.Exp(-softplus(float64(s.in[col.decay+h])+decayBias(h, m.Heads)))))
-		k.Gemm(amx.TN, sw, dh, 1, key, sw, s.in[col.v+h*dh:], dh, state, dh, true)
-		k.Gemm(amx.NN, 1, dh, sw, q, sw, state, dh, s.head[h*dh:], dh, false)
+		s.keep[0] = float32(1 / (1 + math.Exp(float64(s.in[col.decay+h])+float64(m.decayBias[h])))) // exp(-softplus)
+		k.ScaleRows(state, s.keep, s.first, 1, sw*dh)
+		k.Gemm32(amx.TN, sw, dh, 1, key, sw, s.in[col.v+h*dh:], dh, state, state, dh)
+		k.Gemm32(amx.NN, 1, dh, sw, q, sw, state, dh, nil, s.head[h*dh:], dh)
 	}
 	k.RMSNorm(s.mixed, s.rstd, s.head, l.HeadNorm.Data, m.Heads, dh, normEps)
 	copy(s.head, s.mixed)

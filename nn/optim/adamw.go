@@ -19,7 +19,6 @@ import (
 type AdamW struct {
 	Config
 	m *nn.Model
-	k *amx.Kernels
 
 	steps int64       // updates done: bias correction of the dense parameters
 	m1    [][]float32 // first moments, by index in Params
@@ -29,15 +28,22 @@ type AdamW struct {
 	rowClock []float64 // [V] clock up to which a row's decay is applied
 	rowSteps []int64   // [V] updates a row has seen: its own bias correction
 	factors  []float32 // [V] scratch
+
+	known              [][2]float32 // corrections of the first updates, by their number: powers take time
+	correct1, correct2 []float32    // [V] scratch
 }
 
 // New prepares zero moments for m.
 func New(cfg Config, m *nn.Model) *AdamW {
-	o := &AdamW{Config: cfg, m: m, k: m.K,
-		rowClock: make([]float64, m.V), rowSteps: make([]int64, m.V), factors: make([]float32, m.V)}
+	o := &AdamW{Config: cfg, m: m,
+		rowClock: make([]float64, m.V), rowSteps: make([]int64, m.V), factors: make([]float32, m.V),
+		correct1: make([]float32, m.V), correct2: make([]float32, m.V), known: make([][2]float32, 1<<12)}
+	for t := range o.known {
+		o.known[t] = [2]float32{correction(cfg.Beta1, int64(t)), correction(cfg.Beta2, int64(t))}
+	}
 	for _, p := range m.Params() {
-		o.m1 = append(o.m1, make([]float32, len(p.Data)))
-		o.m2 = append(o.m2, make([]float32, len(p.Data)))
+		o.m1 = append(o.m1, amx.Floats(len(p.Data)))
+		o.m2 = append(o.m2, amx.Floats(len(p.Data)))
 	}
 	return o
 }
@@ -73,24 +79,16 @@ func (o *AdamW) Effective(dst []float32) {
 	o.scaleRows(dst, all)
 }
 
-// scaleRows multiplies each row of table by its pending decay. Consecutive ids
-// share one kernel call; rows that owe nothing are not touched.
+// scaleRows multiplies each row of table by its pending decay; rows that owe
+// nothing are not touched.
 func (o *AdamW) scaleRows(table []float32, ids []int32) {
-	d := o.m.DModel
-	for i := 0; i < len(ids); {
-		first, n := ids[i], 0
-		for i < len(ids) && ids[i] == first+int32(n) && o.rowClock[ids[i]] != o.clock {
-			o.factors[n] = float32(math.Exp(o.clock - o.rowClock[ids[i]]))
-			n++
-			i++
+	for i, id := range ids {
+		o.factors[i] = 1
+		if o.rowClock[id] != o.clock {
+			o.factors[i] = float32(math.Exp(o.clock - o.rowClock[id]))
 		}
-		if n == 0 {
-			i++
-			continue
-		}
-		run := table[int(first)*d : (int(first)+n)*d]
-		o.k.ScaleRows(run, run, o.factors[:n], n, d, d, d, false)
 	}
+	o.m.K.ScaleRows(table, o.factors, ids, len(ids), o.m.DModel)
 }
 
 // Step clips the gradients to the global norm and updates every dense parameter
@@ -101,10 +99,10 @@ func (o *AdamW) Step(rows *nn.Rows, lr float64) (norm float64) {
 	sum := 0.0
 	for _, p := range o.m.Params() {
 		if p.Kind != nn.Embedding {
-			sum += o.k.SumSquares(p.Grad)
+			sum += o.m.K.SumSquares(p.Grad)
 		}
 	}
-	sum += o.k.SumSquares(rows.Grad[:len(rows.IDs)*d])
+	sum += o.m.K.SumSquares(rows.Grad[:len(rows.IDs)*d])
 	norm = math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm
@@ -123,43 +121,38 @@ func (o *AdamW) Step(rows *nn.Rows, lr float64) (norm float64) {
 		case nn.Gain:
 			decay = o.NormDecay
 		}
-		s := o.corrected(step, o.steps)
+		s := step
+		s.Correct1, s.Correct2 = o.corrections(o.steps)
 		s.Decay = float32(lr * decay)
-		o.k.AdamW(p.Data, p.Grad, o.m1[i], o.m2[i], s)
+		o.m.K.AdamW(p.Data, p.Grad, o.m1[i], o.m2[i], s)
 	}
 	return norm
 }
 
 // stepRows updates the touched rows of the embedding, each with its own bias
-// correction, and winds their clocks. Runs of consecutive rows with the same
-// number of updates share one kernel call.
+// correction, and winds their clocks.
 func (o *AdamW) stepRows(param int, rows *nn.Rows, step amx.AdamWStep, lr float64) {
-	d := o.m.DModel
 	decay := lr * o.WeightDecay
 	o.clock += math.Log1p(-decay)
 	step.Decay = float32(decay)
-	data, m1, m2 := o.m.Params()[param].Data, o.m1[param], o.m2[param]
-	ids := rows.IDs
-	for i := 0; i < len(ids); {
-		n := 1
-		for i+n < len(ids) && ids[i+n] == ids[i]+int32(n) && o.rowSteps[ids[i+n]] == o.rowSteps[ids[i]] {
-			n++
-		}
-		lo, hi := int(ids[i])*d, (int(ids[i])+n)*d
-		o.k.AdamW(data[lo:hi], rows.Grad[i*d:(i+n)*d], m1[lo:hi], m2[lo:hi], o.corrected(step, o.rowSteps[ids[i]]+1))
-		for _, id := range ids[i : i+n] {
-			o.rowSteps[id]++
-			o.rowClock[id] = o.clock
-		}
-		i += n
+	for i, id := range rows.IDs {
+		o.rowSteps[id]++
+		o.rowClock[id] = o.clock
+		o.correct1[i], o.correct2[i] = o.corrections(o.rowSteps[id])
 	}
+	o.m.K.AdamWRows(o.m.Params()[param].Data, rows.Grad, o.m1[param], o.m2[param], rows.IDs, o.correct1, o.correct2, len(rows.IDs), o.m.DModel, step)
 }
 
-// corrected fills in the bias correction of update number t.
-func (o *AdamW) corrected(s amx.AdamWStep, t int64) amx.AdamWStep {
-	s.Correct1 = float32(1 / (1 - math.Pow(o.Beta1, float64(t))))
-	s.Correct2 = float32(1 / (1 - math.Pow(o.Beta2, float64(t))))
-	return s
+// corrections are the factors of the bias correction of update number t.
+func (o *AdamW) corrections(t int64) (first, second float32) {
+	if t < int64(len(o.known)) {
+		return o.known[t][0], o.known[t][1]
+	}
+	return correction(o.Beta1, t), correction(o.Beta2, t)
+}
+
+func correction(beta float64, t int64) float32 {
+	return float32(1 / (1 - math.Pow(beta, float64(t))))
 }
 
 // State is everything of the optimizer that a checkpoint must keep. The slices

@@ -46,7 +46,6 @@ func newTrainer(loss nn.LossConfig, counts []int64) *trainer {
 }
 
 func (t *trainer) step(b nn.Batch, lr float64) {
-	t.m.ZeroGrads()
 	t.rows.Plan(b, t.rng)
 	t.o.CatchUp(t.rows)
 	t.m.Forward(t.a, b)

@@ -1,10 +1,10 @@
 //go:build !linux
 
-package amx
+package experiments
 
 import "time"
 
 var processStart = time.Now()
 
-// threadTime is wall-clock time: there is no portable clock of one thread.
+// threadTime is the time that passes, where a thread's own is not to be had.
 func threadTime() time.Duration { return time.Since(processStart) }

@@ -1,0 +1,5 @@
+//go:build !asan
+
+package amxemu_test
+
+const addressSanitizer = false
