@@ -8,11 +8,13 @@ import (
 
 // Stream runs the model one token at a time over one document: a ring of the
 // last W keys and values per swa layer, one state per lin layer. It equals the
-// batched forward up to the order of summation.
+// batched forward up to the order of summation. Its matrices are laid out once, by
+// NewStream: later changes of the model's parameters are not seen.
 type Stream struct {
-	m      *Model
-	pos    int
-	layers []streamLayer
+	m       *Model
+	pos     int
+	layers  []streamLayer
+	readout amx.Packed
 
 	x, normed     []float32 // [D]
 	in            []float32 // widest In
@@ -27,6 +29,7 @@ type Stream struct {
 }
 
 type streamLayer struct {
+	operands
 	keys, values []float32 // swa: ring [W, dh]
 	state        []float32 // lin: [H, S, dh]
 }
@@ -36,14 +39,18 @@ func NewStream(m *Model) *Stream {
 	f32 := func(n int) []float32 { return make([]float32, n) }
 	hd, widest := m.Heads*m.HeadWidth, 0
 	s := &Stream{m: m}
-	for _, l := range m.Layers {
+	s.layers = make([]streamLayer, len(m.Layers))
+	for i := range m.Layers {
+		l, c := &m.Layers[i], &s.layers[i]
+		c.pack(m, l, amx.NN)
 		widest = max(widest, l.In.Shape[1])
 		if l.Mixer == SWA {
-			s.layers = append(s.layers, streamLayer{keys: f32(m.Window * m.HeadWidth), values: f32(m.Window * m.HeadWidth)})
+			c.keys, c.values = f32(m.Window*m.HeadWidth), f32(m.Window*m.HeadWidth)
 		} else {
-			s.layers = append(s.layers, streamLayer{state: f32(m.StateWidth * hd)})
+			c.state = f32(m.StateWidth * hd)
 		}
 	}
+	m.K.Pack(&s.readout, amx.NT, m.V, m.DModel, m.Embedding.Data, m.DModel)
 	s.x, s.normed, s.in = f32(m.DModel), f32(m.DModel), f32(widest)
 	s.mixed, s.head, s.gateUp, s.act = f32(hd), f32(hd), f32(2*m.DFF), f32(m.DFF)
 	s.probs, s.rstd, s.keep, s.logits = f32(m.Window), f32(m.Heads), f32(1), f32(m.V)
@@ -55,8 +62,8 @@ func NewStream(m *Model) *Stream {
 // Reset starts a new document.
 func (s *Stream) Reset() {
 	s.pos = 0
-	for _, l := range s.layers {
-		clear(l.state)
+	for i := range s.layers {
+		clear(s.layers[i].state)
 	}
 }
 
@@ -72,23 +79,23 @@ func (s *Stream) Next(token int32) []float32 {
 	}
 	hd := m.Heads * m.HeadWidth
 	for i := range m.Layers {
-		l := &m.Layers[i]
+		l, c := &m.Layers[i], &s.layers[i]
 		w := l.In.Shape[1]
 		k.RMSNorm(s.normed, s.rstd, s.x, l.MixNorm.Data, 1, d, normEps)
-		k.Gemm(amx.NN, 1, w, d, s.normed, d, l.In.Data, w, nil, s.in, w)
+		k.GemmPacked(1, s.normed, d, &c.in, nil, s.in, w)
 		if l.Mixer == SWA {
-			s.nextSWA(&s.layers[i])
+			s.nextSWA(c)
 		} else {
-			s.nextLin(l, &s.layers[i])
+			s.nextLin(l, c)
 		}
-		k.Gemm(amx.NN, 1, d, hd, s.mixed, hd, l.Out.Data, d, s.x, s.x, d)
+		k.GemmPacked(1, s.mixed, hd, &c.out, s.x, s.x, d)
 		k.RMSNorm(s.normed, s.rstd, s.x, l.FFNNorm.Data, 1, d, normEps)
-		k.Gemm(amx.NN, 1, 2*m.DFF, d, s.normed, d, l.GateUp.Data, 2*m.DFF, nil, s.gateUp, 2*m.DFF)
+		k.GemmPacked(1, s.normed, d, &c.gateUp, nil, s.gateUp, 2*m.DFF)
 		k.GatedAct(s.act, s.gateUp, 1, m.DFF, m.activation())
-		k.Gemm(amx.NN, 1, d, m.DFF, s.act, m.DFF, l.Down.Data, d, s.x, s.x, d)
+		k.GemmPacked(1, s.act, m.DFF, &c.down, s.x, s.x, d)
 	}
 	k.RMSNorm(s.normed, s.rstd, s.x, m.FinalNorm.Data, 1, d, normEps)
-	k.Gemm(amx.NT, 1, m.V, d, s.normed, d, m.Embedding.Data, d, nil, s.logits, m.V)
+	k.GemmPacked(1, s.normed, d, &s.readout, nil, s.logits, m.V)
 	s.pos++
 	return s.logits
 }
