@@ -36,20 +36,21 @@ matrices of the paper's models with each kernel set, the packing of operands cou
 The figures go into the store, beside the paper's, and onto an HTML page.
 
 It also measures anew which set "auto" takes on this machine, and says so if that
-changes. Others may share the machine, which only ever makes a figure smaller: the best
-of several bursts is shown, with its median. About half a minute with --quick, else two.
+changes; where runs have every core, the choice stays. Others may share the machine,
+which only ever makes a figure smaller: the best of several bursts is shown, with their
+median. About half a minute with --quick, else two.
 
 --train SPEC measures the training step of a spec instead: where its time goes, and how
 far each operation is from what bounds it.`,
 		Example: "  harness bench --quick\n  harness bench --kernels avx512 --json\n  harness bench --train experiments/paper/release-dense.yaml --quick",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.kernels != "" {
+			if cmd.Flags().Changed("kernels") {
 				if err := checkKernels(f.kernels); err != nil {
 					return err
 				}
 			}
-			if f.train != "" {
+			if cmd.Flags().Changed("train") {
 				return c.benchTrain(cmd, f.train, f.set, f)
 			}
 			if len(f.set) > 0 {
@@ -139,9 +140,10 @@ func (c *cli) measureMachine(ctx context.Context, f benchFlags, observe func(exp
 		note("pinned to core %d", core.ID)
 	}
 	started := time.Now()
-	if f.kernels == "" {
-		m.choice, m.before = amx.Remeasure()
-	} else if m.choice, err = amx.Choose(f.kernels); err != nil {
+	if core.Oversubscribed && f.kernels == "" {
+		note("what auto takes stays as it is")
+	}
+	if m.choice, m.before, err = f.choose(core.Oversubscribed); err != nil {
 		return m, err
 	}
 	sets := benchSets(f, m.choice)
@@ -154,6 +156,20 @@ func (c *cli) measureMachine(ctx context.Context, f benchFlags, observe func(exp
 	m.bench = runs.Bench{Kind: runs.BenchMachine, Started: started, Provenance: runs.Provenance(c.args), Results: measurements(m.samples)}
 	describeMachine(m.bench.Provenance, core.ID, m.choice)
 	return m, nil
+}
+
+// choose finds the kernels that auto takes, anew on a core of our own, or the named ones.
+// What later runs compute with is not to hang on how busy a shared core was.
+func (f benchFlags) choose(shared bool) (now, before amx.Choice, err error) {
+	switch {
+	case f.kernels != "":
+		now, err = amx.Choose(f.kernels)
+	case shared:
+		now, err = amx.Choose(amx.Auto)
+	default:
+		now, before = amx.Remeasure()
+	}
+	return now, before, err
 }
 
 // benchSets are the sets to measure, the one that auto takes first: the named one alone,

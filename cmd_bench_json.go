@@ -7,7 +7,7 @@ import (
 )
 
 type benchJSON struct {
-	ID         string            `json:"id"`
+	ID         string            `json:"bench"`
 	Kind       string            `json:"kind"`
 	Started    time.Time         `json:"started"`
 	Choice     choiceJSON        `json:"auto"`

@@ -83,7 +83,7 @@ func (m machineBench) of(group string) []amx.Measurement {
 
 // writeProducts prints a row for each product and a column for each set.
 func (m machineBench) writeProducts(w io.Writer, width int) {
-	fmt.Fprintln(w, "\nproducts MxKxN, in billions of operations a second and % of the set's own peak")
+	fmt.Fprintln(w, "\nproducts MxKxN, the best, in GFLOP/s or GOP/s and % of the set's own peak")
 	var sets []string
 	var rows []table.Row
 	index := map[string]int{}
@@ -120,7 +120,7 @@ func (m machineBench) writeProducts(w io.Writer, width int) {
 		writeTable(w, width, header, columnsOf(rows, first, len(header)), right...)
 		first += len(right)
 	}
-	fmt.Fprintln(w, wrapped("Packing of both operands is counted; NN is a layer's forward, NT its gradient of the input, TN of the weights.", width, ""))
+	fmt.Fprintln(w, wrapped("Packing of both operands is counted; NN is a layer's forward, NT its gradient of the input, TN of the weights. The peak is taken anew beside the products: a shared core changes its speed.", width, ""))
 }
 
 // columnsOf is a table with its first column and the n-1 that begin with `first` after it.

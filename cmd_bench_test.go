@@ -176,3 +176,41 @@ func TestBenchRefusesUnknownKernels(t *testing.T) {
 		t.Errorf("code %d, %s", r.code, r.stderr)
 	}
 }
+
+func TestBenchRefusesEmptyNames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	for _, flag := range []string{"--kernels", "--train"} {
+		if r := harness(t, dir, "bench", flag, ""); r.code != exitUsage || exists(dir) {
+			t.Errorf("%s: code %d, %s", flag, r.code, r.stderr)
+		}
+	}
+}
+
+// A choice that was measured beside a run on the same core would be chance.
+func TestBenchOnASharedCoreChangesNoChoice(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	kept, err := amx.Choose(amx.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept.Speeds) == 0 {
+		t.Skip("there is one kernel set here, and nothing to choose")
+	}
+	file := func() string {
+		text, err := os.ReadFile(amx.ChoicePath())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := file()
+	if now, _, err := (benchFlags{}).choose(true); err != nil || now.Set.Name != kept.Set.Name || file() != before {
+		t.Errorf("it is %s, was %s: %v", now, kept, err)
+	}
+	if _, was, err := (benchFlags{}).choose(false); err != nil || was.Set.Name != kept.Set.Name || file() == before {
+		t.Errorf("on a core of its own: it was %s, not %s, or nothing was measured: %v", was, kept, err)
+	}
+	if now, was, err := (benchFlags{kernels: "reference"}).choose(false); err != nil || now.Set.Name != "reference" || was.Set.Name != "" {
+		t.Errorf("the one asked for: %s, before %s: %v", now, was, err)
+	}
+}

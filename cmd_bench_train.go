@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -79,13 +80,16 @@ func tokenTime(d time.Duration, b *experiments.TrainBench) float64 {
 	return d.Seconds() * 1e6 / float64(b.StepTokens)
 }
 
+// whole is the nearest whole number.
+func whole(v float64) int64 { return int64(math.Round(v)) }
+
 func writeTrainBench(w io.Writer, b *experiments.TrainBench, width int) {
 	fmt.Fprintf(w, "a training step of %s, kernels %s (%s)\n\n", visible(b.Spec), b.Kernels, b.Arithmetic)
 	var rows []table.Row
 	for _, o := range b.Ops {
 		row := table.Row{visible(o.Op), fmt.Sprintf("%.1f%%", 100*o.Time.Seconds()/b.Profiled.Seconds()), "", fmt.Sprintf("%.2f", tokenTime(o.Time, b)), "", "", "", ""}
 		if o.Bound != "" {
-			limit := "arithmetic"
+			limit := "compute"
 			if o.Bound == runs.BoundBandwidth {
 				limit = o.Level
 			}
@@ -102,9 +106,9 @@ func writeTrainBench(w io.Writer, b *experiments.TrainBench, width int) {
 	fmt.Fprintln(w)
 	median, low, high := b.TokensPerSecond()
 	fp32 := b.Peak(string(amx.FP32))
-	writeFacts(w, [][2]string{
-		{"speed", fmt.Sprintf("%s tokens/s, median of %d steps (%s to %s), %s tokens a step", count(int64(median)), len(b.Steps), count(int64(low)), count(int64(high)), count(int64(b.StepTokens)))},
-		{"profiled", fmt.Sprintf("%.1f us a token, %s tokens/s if nothing else ran here", tokenTime(b.Profiled, b), count(int64(1e6/tokenTime(b.Profiled, b))))},
+	writeLabelled(w, width, [][2]string{
+		{"speed", fmt.Sprintf("%s tokens/s, median of %d steps (%s to %s), %s tokens a step", count(whole(median)), len(b.Steps), count(whole(low)), count(whole(high)), count(int64(b.StepTokens)))},
+		{"profiled", fmt.Sprintf("%.1f us a token, %s tokens/s if nothing else ran here", tokenTime(b.Profiled, b), count(whole(1e6/tokenTime(b.Profiled, b))))},
 		{"work", fmt.Sprintf("%.2f MFLOP per training token: %s", b.TokenFLOP/1e6, b.Formula)},
 		{"rate", fmt.Sprintf("%s GFLOP/s of the model, %.0f%% of the fp32 peak of %s", rateText(b.Rate()/1e9), 100*b.Rate()/fp32, rateText(fp32/1e9))},
 	})
@@ -113,9 +117,8 @@ func writeTrainBench(w io.Writer, b *experiments.TrainBench, width int) {
 // trainRecord is the bench as the store keeps it.
 func trainRecord(b *experiments.TrainBench, provenance map[string]string) runs.Bench {
 	figure := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	describeMachine(provenance, b.Core, b.Choice)
 	provenance["spec"], provenance["model"], provenance["kernels"] = b.Spec, b.Model, b.Kernels
-	provenance["cpu"], provenance["core"] = amx.DetectMachine().CPUModel, strconv.Itoa(b.Core)
-	provenance["amx"] = amx.DetectTiles().Verdict()
 	median, low, high := b.TokensPerSecond()
 	tokens, n := float64(b.StepTokens), len(b.Steps)
 	fp32 := b.Peak(string(amx.FP32))
@@ -146,6 +149,8 @@ func trainRecord(b *experiments.TrainBench, provenance map[string]string) runs.B
 
 type trainBenchJSON struct {
 	ID         string           `json:"bench"`
+	Kind       string           `json:"kind"`
+	Started    time.Time        `json:"started"`
 	Spec       string           `json:"spec"`
 	Kernels    string           `json:"kernels"`
 	Arithmetic string           `json:"arithmetic"`
@@ -162,6 +167,7 @@ type trainBenchJSON struct {
 	Profiled   float64          `json:"profiled_us_per_token"`
 	Operations []trainBenchLine `json:"operations"`
 	Report     string           `json:"report,omitempty"`
+	ReportURL  string           `json:"report_url,omitempty"`
 }
 
 type trainBenchLine struct {
@@ -179,9 +185,12 @@ type trainBenchLine struct {
 func newTrainBenchJSON(b *experiments.TrainBench, bench runs.Bench, page string) trainBenchJSON {
 	median, low, high := b.TokensPerSecond()
 	fp32 := b.Peak(string(amx.FP32))
-	j := trainBenchJSON{ID: bench.ID, Spec: b.Spec, Kernels: b.Kernels, Arithmetic: string(b.Arithmetic), StepTokens: b.StepTokens, Steps: len(b.Steps),
+	j := trainBenchJSON{ID: bench.ID, Kind: bench.Kind, Started: bench.Started, Spec: b.Spec, Kernels: b.Kernels, Arithmetic: string(b.Arithmetic), StepTokens: b.StepTokens, Steps: len(b.Steps),
 		Speed: median, Slowest: low, Fastest: high, TokenFLOP: b.TokenFLOP, Formula: b.Formula, Rate: b.Rate() / 1e9, FP32Peak: fp32 / 1e9,
 		OfPeak: b.Rate() / fp32, Profiled: tokenTime(b.Profiled, b), Report: page}
+	if page != "" {
+		j.ReportURL = fileURL(page)
+	}
 	for _, o := range b.Ops {
 		j.Operations = append(j.Operations, trainBenchLine{Op: o.Op, Share: o.Time.Seconds() / b.Profiled.Seconds(), Calls: o.Calls, Time: tokenTime(o.Time, b),
 			GFLOP: o.FLOP / 1e9, GByte: o.Bytes / 1e9, Bound: o.Bound, Level: o.Level, OfBound: o.OfBound()})

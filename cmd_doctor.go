@@ -111,8 +111,8 @@ func (c *cli) examine(ctx context.Context) (e examination, err error) {
 	if e.choice, err = amx.Choose(amx.Auto); err != nil {
 		return e, err
 	}
-	if path := amx.ChoicePath(); path != "" && exists(path) {
-		e.keptAt = path
+	if again, err := amx.Choose(amx.Auto); err == nil && again.Cached {
+		e.keptAt = amx.ChoicePath() // it was read from there
 	}
 	e.places = c.places()
 	e.judge(core.Oversubscribed)

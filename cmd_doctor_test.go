@@ -140,3 +140,22 @@ func TestDoctorFindsWhatStopsARun(t *testing.T) {
 		}
 	}
 }
+
+func TestDoctorSaysWhereTheChoiceIsKept(t *testing.T) {
+	t.Setenv(amx.LockDirVariable, t.TempDir())
+	for name, kept := range map[string]bool{"a cache": true, "something in its place": false} {
+		cache := t.TempDir()
+		t.Setenv("XDG_CACHE_HOME", cache)
+		if !kept { // what cannot be replaced
+			write(t, filepath.Join(cache, "harness", "kernels.json", "file"), "")
+		}
+		var j doctorJSON
+		decode(t, harness(t, filepath.Join(t.TempDir(), "store"), "doctor", "--json"), &j)
+		if len(j.Choice.Speeds) == 0 {
+			t.Skip("there is one kernel set here, and nothing to keep")
+		}
+		if (j.Choice.KeptAt != "") != kept || strings.Contains(strings.Join(j.Warnings, " "), "cannot be kept") == kept {
+			t.Errorf("%s: kept in %q, %q", name, j.Choice.KeptAt, j.Warnings)
+		}
+	}
+}

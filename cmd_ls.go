@@ -18,15 +18,18 @@ import (
 )
 
 func (c *cli) lsCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, benches bool
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the runs of the store, newest first",
 		Long: `List the runs of the store, newest first, with how far they got, their last
 validation loss in nats, parameters, last speed of training alone, and last probe
 scores in percent; a narrow terminal shows fewer columns. The shown beginning of an id is
-enough to name a run.`,
-		Example: "  harness ls\n  harness ls --store /data/runs --json",
+enough to name a run.
+
+--benches lists what "harness bench" has measured instead; "harness report bench ID"
+writes the page of one.`,
+		Example: "  harness ls\n  harness ls --store /data/runs --json\n  harness ls --benches",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			w := cmd.OutOrStdout()
@@ -35,13 +38,32 @@ enough to name a run.`,
 				if asJSON {
 					return writeJSON(w, []lsJSON{})
 				}
-				fmt.Fprintf(w, "no runs yet: %s run SPEC makes a store in %s\n", c.program, visible(c.store))
+				what, how := "runs", "run SPEC"
+				if benches {
+					what, how = "benches", "bench"
+				}
+				fmt.Fprintf(w, "no %s yet: %s %s makes a store in %s\n", what, c.program, how, visible(c.store))
 				return nil
 			}
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
+			measured, err := store.Benches(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if benches {
+				switch {
+				case asJSON:
+					return writeJSON(w, benchesJSON(store, measured))
+				case len(measured) == 0:
+					fmt.Fprintf(w, "no benches yet in the store %s\n", visible(store.Dir()))
+				default:
+					writeBenches(w, measured, resultWidth(w))
+				}
+				return nil
+			}
 			list, err := listed(cmd.Context(), store)
 			if err != nil {
 				return err
@@ -55,13 +77,15 @@ enough to name a run.`,
 			}
 			if len(list) == 0 {
 				fmt.Fprintf(w, "no runs yet in the store %s\n", visible(store.Dir()))
-				return nil
+			} else {
+				writeRuns(w, list, resultWidth(w))
 			}
-			writeRuns(w, list, resultWidth(w))
+			fmt.Fprint(w, c.benchesHint(measured, resultWidth(w)))
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the runs as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	cmd.Flags().BoolVar(&benches, "benches", false, "list the benches instead")
 	return cmd
 }
 
@@ -221,16 +245,11 @@ const shortest = 10
 
 // shortID is the beginning of an id that no other run has.
 func shortID(all []runs.Run, id string) string {
-	n := min(shortest, len(id))
-	for _, r := range all {
-		if r.ID == id {
-			continue
-		}
-		for n < len(id) && strings.HasPrefix(r.ID, id[:n]) {
-			n++
-		}
+	ids := make([]string, len(all))
+	for i, r := range all {
+		ids[i] = r.ID
 	}
-	return id[:n]
+	return unlikeOthers(ids, id)
 }
 
 type lsJSON struct {

@@ -21,7 +21,7 @@ func (c *cli) reportBenchCommand() *cobra.Command {
 		Use:   "bench [ID]",
 		Short: "Write the HTML page of a bench",
 		Long: `Write the page of a bench that the store holds (the newest one if none is named) and
-print its path. ID is the bench's id or its beginning. The page shows the paper's
+print its path. ID is the bench's id or its beginning, as "harness ls --benches" lists it. The page shows the paper's
 roofline beside what was measured, or where the time of a training step goes.`,
 		Example: `  harness report bench
   harness report bench 01k7 --out roofline.html`,
@@ -73,7 +73,7 @@ roofline beside what was measured, or where the time of a training step goes.`,
 
 // writeBenchPage writes the page of a bench to its place in the store.
 func writeBenchPage(ctx context.Context, s *runs.Store, id string) (path string, err error) {
-	path = filepath.Join(s.Dir(), "benches", id+".html")
+	path = benchPagePath(s, id)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("write the page of bench %s: %w", id, err)
 	}

@@ -20,6 +20,7 @@ type TrainBench struct {
 	Spec       string
 	Model      string // its shape, for people
 	Kernels    string
+	Choice     amx.Choice // how the kernels were chosen
 	Arithmetic amx.Arithmetic
 	Loss       nn.LossConfig
 	StepTokens int
@@ -85,7 +86,7 @@ func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *Train
 		return nil, err
 	}
 	m := t.model
-	b = &TrainBench{Started: time.Now(), Core: w.core.ID, Spec: spec.Name, Model: modelLine(spec.Model), Kernels: w.kernels.Name, Arithmetic: w.kernels.Arithmetic, Loss: spec.Train.Loss,
+	b = &TrainBench{Started: time.Now(), Core: w.core.ID, Spec: spec.Name, Model: modelLine(spec.Model), Kernels: w.kernels.Name, Choice: w.choice, Arithmetic: w.kernels.Arithmetic, Loss: spec.Train.Loss,
 		StepTokens: spec.Train.StepTokens, TokenFLOP: m.TrainFLOP(spec.Train.Loss), Account: m.Account(spec.Train.Loss)}
 	b.Formula = fmt.Sprintf("6 x %d body parameters + 6 x %d readout elements + the mixers' own products",
 		b.Account.Body, b.Account.RowsTraining*b.Account.EmbeddingRow)
@@ -117,16 +118,16 @@ func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *Train
 		}
 		b.Steps = append(b.Steps, took)
 	}
-	timed, profile := amx.Timed(w.kernels, threadTime)
+	timed, profile := amx.Timed(w.kernels, amx.ThreadTime)
 	m.K = timed
 	best := map[string]OpShare{}
 	for range steps {
 		profile.Reset()
-		start := threadTime()
+		start := amx.ThreadTime()
 		if _, err := step(); err != nil {
 			return nil, err
 		}
-		for _, o := range shares(profile.Work(), m, threadTime()-start) {
+		for _, o := range shares(profile.Work(), m, amx.ThreadTime()-start) {
 			o.Slowest = o.Time
 			if seen, ok := best[o.Op]; ok {
 				o.Slowest = max(o.Slowest, seen.Slowest)

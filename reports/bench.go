@@ -85,6 +85,7 @@ type GemmCell struct {
 	Figure
 	Packed string  // speed with the right operand packed before, "" if not known
 	Share  float64 // of the measured peak of its arithmetic, 0 if not known
+	Peak   string  // that peak, "" if not known
 	Best   bool    // of its row
 }
 

@@ -59,9 +59,18 @@ func benchFacts(b benchData) []Fact {
 			facts = append(facts, fact("frequency", m, true, m.Name))
 		}
 	}
-	facts = append(facts, Fact{"CPU", p["cpu"], coreNote(p["core"])}, Fact{"kernels", p["kernels"], ""}, Fact{"AMX", p["amx"], ""}, codeFact(p),
+	facts = append(facts, Fact{"CPU", p["cpu"], coreNote(p["core"])}, Fact{"kernels", p["kernels"], choiceNote(p)}, Fact{"AMX", p["amx"], ""}, codeFact(p),
 		Fact{"measured", minute(b.bench.Started), ""}, Fact{"bench", b.bench.ID, ""})
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" })
+}
+
+// choiceNote is why auto takes the kernels, "" where somebody named them.
+func choiceNote(p map[string]string) string {
+	why, is := strings.CutPrefix(p["kernels_choice"], p["kernels"]+" (")
+	if !is {
+		return ""
+	}
+	return strings.TrimSuffix(why, ")")
 }
 
 func coreNote(core string) string {
@@ -75,6 +84,9 @@ func gemmNote(g gemm) string {
 	note := fmt.Sprintf("%s, %s", g.set, shapeName(g.shape()))
 	if g.ofPeak > 0 {
 		note += ", " + percent(g.ofPeak) + " of the " + g.arithmetic + " peak"
+		if peak := plainFigure(g.Detail["peak"]); peak != "" {
+			note += " then, " + peak
+		}
 	}
 	return note
 }
@@ -134,7 +146,7 @@ func gemmTable(b benchData) *GemmTable {
 		row := GemmRow{Key: letter(i), Shape: shapeName(g.shape()), Work: strings.TrimPrefix(g.Detail["where"]+"; "+threeDigits(g.flop()/1e6)+" MFLOP", "; "), Cells: make([]*GemmCell, len(table.Sets))}
 		best, _ := shape.best(func(gemm) bool { return true })
 		for _, g := range shape {
-			row.Cells[slices.Index(table.Sets, g.set)] = &GemmCell{Figure: figureOf(g.Measurement), Packed: plainFigure(g.Detail["packed"]), Share: g.ofPeak, Best: g.set == best.set}
+			row.Cells[slices.Index(table.Sets, g.set)] = &GemmCell{Figure: figureOf(g.Measurement), Packed: plainFigure(g.Detail["packed"]), Share: g.ofPeak, Peak: plainFigure(g.Detail["peak"]), Best: g.set == best.set}
 		}
 		title := transTitle(g.trans)
 		at := slices.IndexFunc(table.Groups, func(group GemmGroup) bool { return group.Title == title })

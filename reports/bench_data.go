@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -166,7 +167,7 @@ func threeDigits(v float64) string {
 func figureOf(m runs.Measurement) Figure {
 	f := Figure{Value: threeDigits(m.Value)}
 	if m.Unit != "" {
-		f.Value = withUnit(f.Value, m.Unit)
+		f.Value = withUnit(f.Value, strings.Replace(m.Unit, "us", "µs", 1)) // the kernels' packages write ASCII
 	}
 	switch {
 	case m.N == 0:

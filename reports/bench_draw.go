@@ -123,24 +123,68 @@ func (d *RooflineDrawing) limits(f frame, letters []*letterPlace) {
 			continue
 		}
 		d.Lines = append(d.Lines, DrawnLine{"slope", f.x(from), f.y(from * s.Value), f.x(to), f.y(to * s.Value)})
-		// By turns low and high on their lines, since levels may lie close together.
-		at := from * math.Pow(to/from, []float64{0.3, 0.62}[i%2])
 		text := DrawnText{Class: "limit middle", Turned: true, Turn: tenth(turn), Text: s.label() + " " + s.Unit}
-		sin, cos := math.Sincos(turn * math.Pi / 180)
-		text.X, text.Y = tenth(f.x(at)+4*sin), tenth(f.y(at*s.Value)-4*cos)
-		d.Texts = append(d.Texts, text)
+		d.Texts = append(d.Texts, f.slopeLabel(text, s.Value, from, to, []float64{0.3, 0.62}[i%2], letters))
 	}
 	for _, roof := range r.Roofs {
 		y := f.y(roof.Value)
 		d.Lines = append(d.Lines, DrawnLine{"roof", f.x(max(r.Left, roof.Value/fastest)), y, f.right, y})
 	}
-	for _, roof := range roofNames(r.Roofs, sameRoof) {
+	for _, roof := range roofNames(r.Roofs, f.sameRoof()) {
 		d.Texts = append(d.Texts, f.roofLabel(roof, letters))
 	}
 }
 
 // sameRoof is how close two roofs lie whose labels would cover each other.
-const sameRoof = 1.05
+func (f frame) sameRoof() float64 {
+	const height = 13 // pixels
+	return math.Pow(f.r.Top/f.r.Bottom, height/(f.bottom-f.top))
+}
+
+// slopeLabel stands along a slope, by turns low and high on their lines, since levels may
+// lie close together: there or as near as no dot or letter is in its way. share is where on
+// the line, between from and to.
+func (f frame) slopeLabel(text DrawnText, slope, from, to, share float64, letters []*letterPlace) DrawnText {
+	sin, cos := math.Sincos(text.Turn * math.Pi / 180)
+	half := 3.3 * float64(utf8.RuneCountInString(text.Text))
+	const above, below = 14, 4 // of its base line, in pixels
+	place := func(share float64) (x, y float64) {
+		at := from * math.Pow(to/from, share)
+		return tenth(f.x(at) + 4*sin), tenth(f.y(at*slope) - 4*cos)
+	}
+	// covers is over something of half a width and a height about a place.
+	covers := func(x, y, thingX, thingY, wide, high float64) bool {
+		along, across := (thingX-x)*cos+(thingY-y)*sin, (thingY-y)*cos-(thingX-x)*sin
+		return math.Abs(along) < half+wide && across > -above-high && across < below+high
+	}
+	free := func(x, y float64) bool {
+		for _, l := range letters {
+			if covers(x, y, f.x(l.x), f.y(l.y)+12, halfWidth(l.text), 6) {
+				return false
+			}
+		}
+		for _, set := range f.r.Sets {
+			for _, dot := range set.Dots {
+				for _, v := range []float64{dot.Y, dot.Low, dot.High} {
+					if covers(x, y, f.x(dot.X), f.y(max(v, f.r.Bottom)), 5, 5) {
+						return false
+					}
+				}
+			}
+		}
+		return true
+	}
+	text.X, text.Y = place(share)
+	for away := 0.0; away < 0.6; away += 0.04 {
+		for _, at := range []float64{share + away, share - away} {
+			if x, y := place(at); at > 0.08 && at < 0.92 && free(x, y) {
+				text.X, text.Y = x, y
+				return text
+			}
+		}
+	}
+	return text
+}
 
 // roofLabel stands above the roof's right end or, where dots or letters are in its
 // way there, further to the left, down to the slowest slope.

@@ -43,9 +43,17 @@ func (r *Roofline) option() (json.RawMessage, error) {
 	f := r.frame(wideWidth, wideHeight)
 	places := r.letters(f)
 	highest, fastest := r.Roofs[0].Value, r.Slopes[0].Value
-	for _, roof := range roofNames(r.Roofs, sameRoof) {
-		at := [2]float64{f.atX(f.roofLabel(roof, places).X), roof.Value}
-		limit(visible(roof.label()), "right", at, [2]float64{max(r.Left, roof.Value/fastest), roof.Value}, [2]float64{r.Right, roof.Value}, "solid")
+	labelled := map[string]Roof{}
+	for _, roof := range roofNames(r.Roofs, f.sameRoof()) {
+		labelled[fmt.Sprint(roof.Value)] = roof
+	}
+	for _, roof := range r.Roofs {
+		label, at := "", [2]float64{r.Right, roof.Value}
+		if named, is := labelled[fmt.Sprint(roof.Value)]; is {
+			label, at[0] = visible(named.label()), f.atX(f.roofLabel(named, places).X)
+			delete(labelled, fmt.Sprint(roof.Value)) // of two that are the same
+		}
+		limit(label, "right", at, [2]float64{max(r.Left, roof.Value/fastest), roof.Value}, [2]float64{r.Right, roof.Value}, "solid")
 	}
 	// Labelled at their upper ends, where there are no dots, and together where they are close.
 	names := map[float64]string{}

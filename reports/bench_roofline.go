@@ -26,6 +26,7 @@ type Roof struct {
 	Name  string
 	Value float64 // GFLOP/s or GB/s
 	Unit  string
+	Also  string // how its label goes on, with the roofs whose own would lie on it
 }
 
 // DotSet is what one kernel set reached, or the operations of a step.
@@ -94,7 +95,7 @@ func roofsOf(measured []runs.Measurement) []Roof {
 	var roofs []Roof
 	for _, m := range measured {
 		if m.Value > 0 {
-			roofs = append(roofs, Roof{m.Name, m.Value, m.Unit})
+			roofs = append(roofs, Roof{Name: m.Name, Value: m.Value, Unit: m.Unit})
 		}
 	}
 	slices.SortStableFunc(roofs, func(a, b Roof) int { return cmp.Compare(b.Value, a.Value) })
@@ -143,13 +144,17 @@ func (s DotSet) Summary() string {
 	return threeDigits(low) + " to " + threeDigits(high)
 }
 
-// roofNames joins the names of roofs that are less than a factor apart, whose labels
-// would lie on each other.
+// roofNames joins roofs that are less than a factor apart, whose labels would lie on
+// each other, to one label at the highest: each with its value, unless they print the same.
 func roofNames(roofs []Roof, apart float64) []Roof {
 	var named []Roof
 	for _, roof := range roofs {
 		if n := len(named); n > 0 && named[n-1].Value/roof.Value < apart {
-			named[n-1].Name += ", " + roof.Name
+			if first := &named[n-1]; first.Also == "" && threeDigits(first.Value) == threeDigits(roof.Value) {
+				first.Name += ", " + roof.Name
+			} else {
+				first.Also += ", " + roof.label()
+			}
 			continue
 		}
 		named = append(named, roof)
@@ -158,4 +163,4 @@ func roofNames(roofs []Roof, apart float64) []Roof {
 }
 
 // label is what a drawing writes at a limit. Three digits are more than it resolves.
-func (r Roof) label() string { return r.Name + " " + threeDigits(r.Value) }
+func (r Roof) label() string { return r.Name + " " + threeDigits(r.Value) + r.Also }

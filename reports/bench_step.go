@@ -81,6 +81,9 @@ func boundOf(d map[string]string) string {
 func stepNote(m runs.Measurement) string {
 	d := m.Detail
 	note := d["formula"]
+	if m.N > 1 {
+		note = "median of the steps"
+	}
 	if of := share(d["of_peak"]); of > 0 {
 		note = join(note, percent(of)+" of the "+cmp.Or(d["peak"], "measured")+" peak")
 	}
