@@ -41,8 +41,13 @@ func (c Choice) Why() string {
 		parts[i] = fmt.Sprintf("%s %.0f", s.Set, s.GOP)
 	}
 	why := "measured: " + strings.Join(parts, ", ") + " GOP/s"
-	if c.Speeds[0].Set != c.Set.Name {
+	own := slices.IndexFunc(c.Speeds, func(s Speed) bool { return s.Set == c.Set.Name })
+	switch {
+	case own <= 0:
+	case c.Speeds[own].GOP >= (1-tie)*c.Speeds[0].GOP:
 		why += fmt.Sprintf("; within %.0f%% the more accurate", 100*tie)
+	default:
+		why += fmt.Sprintf("; within %.0f%% the one taken before", 100*stay)
 	}
 	return why
 }
@@ -117,6 +122,10 @@ func candidates(sets []Set) []Set {
 // machine a measurement wanders by some 5%: below that the choice would be chance.
 const tie = 0.10
 
+// stay is how much slower a set that was taken before may be when measured anew,
+// and still be taken: near the edge of a tie the choice would go back and forth.
+const stay = 0.15
+
 // fastest is the set that is taken: of those within a tie of the fastest the most
 // accurate, of those the fastest. speeds are sorted, fastest first.
 func fastest(speeds []Speed, sets []Set) Set {
@@ -170,7 +179,7 @@ func (c chooser) choose() Choice {
 			return choice
 		}
 	}
-	return c.keep(false)
+	return c.keep(Choice{}, false)
 }
 
 func (c chooser) refresh() (now, before Choice) {
@@ -182,15 +191,18 @@ func (c chooser) refresh() (now, before Choice) {
 	if len(c.sets) == 1 {
 		return Choice{Set: c.sets[0]}, before
 	}
-	return c.keep(true), before
+	return c.keep(before, true), before
 }
 
-// keep measures and stores. Unless replace is set, a process that stored at the same
+// keep measures and stores; the set taken before has the benefit of doubt. Unless replace is set, a process that stored at the same
 // time and was first decides for both. The cache is a help, not a duty: what cannot be stored is measured again.
-func (c chooser) keep(replace bool) Choice {
+func (c chooser) keep(before Choice, replace bool) Choice {
 	speeds := c.speed(c.sets)
 	slices.SortStableFunc(speeds, func(a, b Speed) int { return int(math.Copysign(1, b.GOP-a.GOP)) })
 	kept := keptChoice{Set: fastest(speeds, c.sets).Name, Speeds: speeds, When: c.now().UTC().Round(time.Second)}
+	if i := slices.IndexFunc(speeds, func(s Speed) bool { return s.Set == before.Set.Name }); i >= 0 && speeds[i].GOP >= (1-stay)*speeds[0].GOP {
+		kept.Set = before.Set.Name
+	}
 	if first, err := c.cache.store(kept, replace); err == nil {
 		if _, ok := c.accept(first); ok {
 			kept = first

@@ -108,6 +108,25 @@ func TestRemeasureReplacesAndTellsWhatWas(t *testing.T) {
 	}
 }
 
+// TestRemeasureDoesNotWaver: a set stays until it is clearly slower.
+func TestRemeasureDoesNotWaver(t *testing.T) {
+	dir := t.TempDir()
+	count := 0
+	injected(t, dir, &count, 200, 181, 100, 90).refresh()
+	for _, c := range []struct {
+		pairs float64
+		want  string
+	}{{175, "pairs"}, {171, "pairs"}, {169, "tiles"}, {175, "tiles"}, {181, "tiles"}} {
+		now, _ := injected(t, dir, &count, 200, c.pairs, 100, 90).refresh()
+		if now.Set.Name != c.want {
+			t.Errorf("pairs at %v of 200: took %s, want %s", c.pairs, now, c.want)
+		}
+		if said := strings.Contains(now.Why(), "taken before"); said != (c.pairs < 180 && c.want == "pairs") {
+			t.Errorf("pairs at %v of 200: the reason is %q", c.pairs, now.Why())
+		}
+	}
+}
+
 func TestBadCacheIsMeasuredAgain(t *testing.T) {
 	entry := func(kept string) string { return `{"choices": {"this CPU": ` + kept + `}}` }
 	for name, content := range map[string]string{
