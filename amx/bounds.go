@@ -79,6 +79,9 @@ func checked(raw Kernels) *Kernels {
 		},
 		SoftmaxBand: func(p []float32, rows, cols, ld, off, window int, scale float32) {
 			need("SoftmaxBand", "p", len(p), rows, cols, ld)
+			if rows > 0 && (off < 0 || window < 1 || rows+off-window >= cols) {
+				panicBand(rows, cols, off, window)
+			}
 			raw.SoftmaxBand(p, rows, cols, ld, off, window, scale)
 		},
 		ScaleRows: func(table, s []float32, idx []int32, rows, d int) {
@@ -232,6 +235,11 @@ func needActivation(op string, act Activation) {
 //go:noinline
 func panicShape(op, operand string, have, rows, width, ld int) {
 	panic(fmt.Sprintf("amx: %s: %s has %d elements, shape [%d,%d] with row stride %d does not fit", op, operand, have, rows, width, ld))
+}
+
+//go:noinline
+func panicBand(rows, cols, off, window int) {
+	panic(fmt.Sprintf("amx: SoftmaxBand: [%d,%d], offset %d and window %d leave a row without a column", rows, cols, off, window))
 }
 
 //go:noinline

@@ -268,12 +268,12 @@ func fromC(name string, arithmetic Arithmetic, table func() *ckernels) *Kernels 
 		Attention: func(out, norm, in []float32, a AttentionShape) {
 			space := scratch.reserve(int(C.attention_scratch(s, C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth))))
 			C.attention(s, floats(out), C.long(a.Out), floats(norm), floats(in), C.long(a.In), C.long(a.N), C.long(a.Heads),
-				C.long(a.HeadWidth), C.long(a.Window), C.float(a.Scale), space)
+				C.long(a.HeadWidth), C.long(min(a.Window, a.N)), C.float(a.Scale), space)
 		},
 		AttentionBackward: func(dIn, in, out, dOut, norm []float32, a AttentionShape) {
 			space := scratch.reserve(int(C.attention_scratch(s, C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth))))
 			C.attention_backward(s, floats(dIn), floats(in), C.long(a.In), floats(out), floats(dOut), C.long(a.Out),
-				floats(norm), C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth), C.long(a.Window), C.float(a.Scale), space)
+				floats(norm), C.long(a.N), C.long(a.Heads), C.long(a.HeadWidth), C.long(min(a.Window, a.N)), C.float(a.Scale), space)
 		},
 		LinearAttention: func(out, states, in, bias []float32, a LinearShape) {
 			space := scratch.reserve(int(C.linear_scratch(s, C.long(a.Heads), C.long(a.State), C.long(a.HeadWidth))))

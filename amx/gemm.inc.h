@@ -70,8 +70,9 @@ static void pack(void *packed, int trans, long n, long k, const float *b, long l
 	}
 }
 
+// The longest block stands for those of any smaller k.
 static long scratch_size(int trans, long m, long n, long k) {
-	long steps = steps_of(k), strips = packs_a(trans, m, n) ? (least(m, MC) + MR - 1) / MR : 0;
+	long steps = least(k, KC), strips = packs_a(trans, m, n) ? (least(m, MC) + MR - 1) / MR : 0;
 	return (long)sizeof(float) * (steps * NR + strips * strip_size(steps));
 }
 

@@ -256,11 +256,12 @@ INLINE long rows_of(long m, long kc) {
 	return m <= most ? m : most / GROUP * GROUP;
 }
 
+// Scratch holds as many rows of A as rows_of allows, then one panel of B or, if these
+// are not all rows, every panel. The longest block stands for those of any smaller k.
 static long scratch_size(int trans, long m, long n, long k) {
-	if (k == 0)
-		return 0;
-	long kc = steps_of(k), mc = rows_of(m, kc);
-	return (long)sizeof(pair) * (up(mc, ROWS_UNIT) * row_stride(kc) + (mc < m ? up(n, VW) : NR) * pairs_of(kc));
+	long kc = lesser(k, KC_ALONE), row = row_stride(kc), most = A_BYTES / (long)sizeof(pair);
+	long rows = lesser(up(m, ROWS_UNIT) * row, most + ROWS_UNIT * row);
+	return (long)sizeof(pair) * (rows + (m * row > most ? up(n < NR ? NR : n, VW) : NR) * pairs_of(kc));
 }
 
 // next_rows is what the next group of A's rows is made from, next_panel what the

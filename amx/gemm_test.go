@@ -33,7 +33,7 @@ func gemmForms(m, n, k, pad int) (ops []operation) {
 
 func TestGemmForms(t *testing.T) {
 	eachSet(t, func(t *testing.T, k *Kernels) {
-		for _, s := range []struct{ m, n, k, pad int }{{1, 1, 1, 0}, {1, 300, 70, 2}, {5, 64, 256, 0}, {13, 65, 257, 3}, {70, 129, 515, 1}} {
+		for _, s := range []struct{ m, n, k, pad int }{{1, 1, 1, 0}, {1, 300, 70, 2}, {5, 64, 256, 0}, {9, 40, 1300, 0}, {13, 65, 257, 3}, {70, 129, 515, 1}} {
 			for _, op := range gemmForms(s.m, s.n, s.k, s.pad) {
 				compare(t, k, op, uint64(s.n), nil)
 			}
@@ -118,41 +118,40 @@ func TestGemmNonFinite(t *testing.T) {
 }
 
 // TestBatchInvariance: a row of A gives the same bits alone, among a few and
-// among many rows, wherever it stands.
+// among many rows, wherever it stands, with B packed or not. There are more rows than
+// any engine treats at a time, and K of one block and of several.
 func TestBatchInvariance(t *testing.T) {
-	const rows = 1000
+	const rows = 600
 	eachSet(t, func(t *testing.T, kernels *Kernels) {
 		for _, trans := range transposes {
-			for _, shape := range []struct{ n, k int }{{300, 70}, {33, 600}, {1, 257}} {
+			for _, shape := range []struct{ n, k int }{{300, 70}, {33, 600}, {1, 257}, {70, 1300}} {
 				n, k := shape.n, shape.k
-				rng := rand.New(rand.NewPCG(uint64(n), uint64(k)))
-				a, b := make([]float32, rows*k), make([]float32, n*k)
-				for i := range a {
-					a[i] = float32(rng.NormFloat64())
-				}
-				for i := range b {
-					b[i] = float32(rng.NormFloat64())
-				}
+				a, b := filled(rows*k, gaussian), filled(n*k, gaussian)
 				ldb := n
 				if trans == NT {
 					ldb = k
 				}
-				// product multiplies rows [from,from+m) of A alone.
-				product := func(from, m int) []float32 {
-					c := make([]float32, m*n)
+				var packed Packed
+				kernels.Pack(&packed, trans, n, k, b, ldb)
+				// products are rows [from,from+m) of A alone, times B and times B packed.
+				products := func(from, m int) [2][]float32 {
+					plain, again := make([]float32, m*n), make([]float32, m*n)
+					part, lda := a[from*k:], k
 					if trans == TN {
-						kernels.Gemm(trans, m, n, k, a[from:], rows, b, ldb, nil, c, n)
-					} else {
-						kernels.Gemm(trans, m, n, k, a[from*k:], k, b, ldb, nil, c, n)
+						part, lda = a[from:], rows
 					}
-					return c
+					kernels.Gemm(trans, m, n, k, part, lda, b, ldb, nil, plain, n)
+					kernels.GemmPacked(m, part, lda, &packed, nil, again, n)
+					return [2][]float32{plain, again}
 				}
-				all := product(0, rows)
-				for _, part := range []struct{ from, m int }{{0, 1}, {999, 1}, {500, 1}, {3, 2}, {7, 5}, {11, 6}, {100, 13}, {1, 64}, {301, 699}} {
-					for i, got := range product(part.from, part.m) {
-						if want := all[part.from*n+i]; math.Float32bits(got) != math.Float32bits(want) {
-							t.Fatalf("trans %d, n %d, k %d: rows %d+%d alone give %v at %d, among %d rows %v",
-								trans, n, k, part.from, part.m, got, i, rows, want)
+				all := products(0, rows)[0]
+				for _, part := range []struct{ from, m int }{{0, 600}, {0, 1}, {599, 1}, {300, 1}, {3, 2}, {7, 5}, {11, 6}, {100, 13}, {1, 64}, {239, 361}, {40, 257}} {
+					for form, product := range products(part.from, part.m) {
+						for i, got := range product {
+							if want := all[part.from*n+i]; math.Float32bits(got) != math.Float32bits(want) {
+								t.Fatalf("trans %d, n %d, k %d, packed %t: rows %d+%d alone give %v at %d, among %d rows %v",
+									trans, n, k, form == 1, part.from, part.m, got, i, rows, want)
+							}
 						}
 					}
 				}
@@ -204,13 +203,15 @@ func TestShapePanics(t *testing.T) {
 		}
 		k := s.New()
 		for name, call := range map[string]func(){
-			"short c":          func() { k.Gemm(NN, 4, 3, 1, x, 1, x, 3, nil, x, 3) },
-			"stride too small": func() { k.Gemm(NN, 2, 3, 1, x, 1, x, 3, nil, x, 2) },
-			"short gain":       func() { k.RMSNorm(x, x, x, x[:2], 2, 5, 0) },
-			"index past table": func() { k.GatherRows(x, x, []int32{2}, 1, 5, 1) },
-			"negative index":   func() { k.ScatterAddRows(x, x, []int32{-1}, 1, 5, 1) },
-			"target past row":  func() { k.SoftmaxXent(x, x, nil, []int32{5}, 1, 5, 5, 0) },
-			"short moments":    func() { k.AdamW(x, x, x[:9], x, AdamWStep{}) },
+			"short c":           func() { k.Gemm(NN, 4, 3, 1, x, 1, x, 3, nil, x, 3) },
+			"stride too small":  func() { k.Gemm(NN, 2, 3, 1, x, 1, x, 3, nil, x, 2) },
+			"short gain":        func() { k.RMSNorm(x, x, x, x[:2], 2, 5, 0) },
+			"index past table":  func() { k.GatherRows(x, x, []int32{2}, 1, 5, 1) },
+			"negative index":    func() { k.ScatterAddRows(x, x, []int32{-1}, 1, 5, 1) },
+			"target past row":   func() { k.SoftmaxXent(x, x, nil, []int32{5}, 1, 5, 5, 0) },
+			"band past columns": func() { k.SoftmaxBand(x, 2, 5, 5, 5, 1, 1) },
+			"band before first": func() { k.SoftmaxBand(x, 2, 5, 5, -1, 5, 1) },
+			"short moments":     func() { k.AdamW(x, x, x[:9], x, AdamWStep{}) },
 		} {
 			if message := panicOf(call); message == "" {
 				t.Errorf("%s: %s did not panic", s.Name, name)

@@ -144,10 +144,12 @@ static void pack(void *packed, int trans, long n, long k, const float *b, long l
 // thrown away after its use, unless rows of A beyond MC will want it again.
 INLINE int keeps_b(long m) { return m > MC; }
 
-// Scratch holds A's strips of one chunk, then B's of one group or of one span.
+// Scratch holds A's strips of one chunk, then B's of one group or of one span. The
+// longest chunk stands for those of any smaller k.
 static long scratch_size(int trans, long m, long n, long k) {
-	long size = strip_size(steps_of(k)) * (long)sizeof(int), chunks = (k + CHUNK - 1) / CHUNK;
-	return size * (strips_of(m < MC ? m : MC) + (keeps_b(m) ? strips_of(n) * (chunks < SPAN ? chunks : SPAN) : strips_of(GROUP)));
+	long size = strip_size(k < CHUNK ? k : CHUNK) * (long)sizeof(int), chunks = (k + CHUNK - 1) / CHUNK;
+	long group = strips_of(GROUP), span = keeps_b(m) ? strips_of(n) * (chunks < SPAN ? chunks : SPAN) : 0;
+	return size * (strips_of(m < MC ? m : MC) + (span > group ? span : group));
 }
 
 // ahead is a block of an operand that will be quantized next. A few of its lines

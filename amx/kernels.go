@@ -2,8 +2,9 @@
 // run on: one table of kernel sets, the scalar reference that defines every
 // operation, CPU detection and core pinning.
 //
-// All data is float32, row-major. ld ("leading dimension") is the distance in
-// elements between two rows. Non-goals: shapes of a model, gradients of a
+// Operands and results are float32, row-major; a set may multiply matrices in a
+// shorter format of its own (Arithmetic), which shows in a Packed alone. ld ("leading
+// dimension") is the distance in elements between two rows. Non-goals: shapes of a model, gradients of a
 // layer, memory for activations; package nn owns those.
 //
 // Every set is deterministic and batch-invariant: a result row depends on its
@@ -117,19 +118,22 @@ type Kernels struct {
 	//
 	// out [N, Out] gets Heads*dh columns; norm [Heads, N] the logarithm of each softmax's
 	// denominator, for the backward pass. A value that is not finite makes the rows
-	// that see it not finite, and may do so to others of its segment.
+	// that see it not finite, and may do so to others of its segment, never of another.
 	Attention func(out, norm, in []float32, s AttentionShape)
-	// AttentionBackward overwrites dIn [N, In], the q, k and v columns, from dOut [N, Out].
+	// AttentionBackward overwrites dIn [N, In], the q, k and v columns, from dOut [N, Out]
+	// and what Attention made of in, its out and norm.
 	AttentionBackward func(dIn, in, out, dOut, norm []float32, s AttentionShape)
 	// LinearAttention is the recurrence of one segment, from a state of 0: per head h
 	//
 	//	state_t = exp(-softplus(decay_t + bias[h])) state_{t-1} + k_t v_t^T,  out[t, h] = q_t.state_t
 	//
 	// in [N, In] holds in each row q State | k State | v Heads*dh | gate Heads*dh (not
-	// read) | decay Heads. states gets the states [Heads, State, dh] before positions
-	// LinearChunk, 2*LinearChunk, ..., for the backward pass.
+	// read) | decay Heads. out [N, Out] gets Heads*dh columns, states [States()] the states
+	// [Heads, State, dh] before positions LinearChunk, 2*LinearChunk, ..., for the backward
+	// pass; bias [Heads]. What is not finite spreads as in Attention.
 	LinearAttention func(out, states, in, bias []float32, s LinearShape)
-	// LinearAttentionBackward overwrites dIn [N, In] but for the gate's columns.
+	// LinearAttentionBackward overwrites dIn [N, In] but for the gate's columns, from
+	// dOut [N, Out] and the forward's states.
 	LinearAttentionBackward func(dIn, states, in, dOut, bias []float32, s LinearShape)
 
 	// ScaleRows: table[idx[r],:] *= s[r], in the order of r; table [*,d]. Where s[r] is

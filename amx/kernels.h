@@ -17,7 +17,7 @@ typedef struct {
 	// Bytes of op(B) packed.
 	long (*packed_size)(int trans, long n, long k);
 	void (*pack)(void *packed, int trans, long n, long k, const float *b, long ldb);
-	// Bytes of scratch that gemm needs for this shape, with B packed or not.
+	// Bytes of scratch that suffice for this shape and all smaller ones, with B packed or not.
 	long (*scratch_size)(int trans, long m, long n, long k);
 	// C = plus + op(A).op(B). plus is NULL for 0, or has C's row stride and may be C
 	// itself. B is read from packed, or from b where packed is NULL: the same bits.

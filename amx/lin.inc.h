@@ -236,7 +236,6 @@ static void linear_attention_backward(float *din, const float *states, const flo
                                       void *memory) {
 	chunk_buffers b = carve_chunk(memory, heads, pad_up(state), pad_up(dh));
 	long column = 2 * state + 2 * heads * dh, values = 2 * state, size = state * dh;
-	memset(b.scaled, 0, CHUNK * b.d * sizeof(float));
 	for (long lo = (n - 1) / CHUNK * CHUNK; lo >= 0; lo -= CHUNK) {
 		long rows = n - lo < CHUNK ? n - lo : CHUNK;
 		const float *at = in + lo * ld_in, *gradient = dout + lo * ldo;

@@ -104,6 +104,45 @@ func TestMixersNonFinite(t *testing.T) {
 	})
 }
 
+// TestMixersForgetNonFinite: what is not finite stays in its segment. Rows that are
+// none of a segment's, in scratch that an earlier one left, count as nothing.
+func TestMixersForgetNonFinite(t *testing.T) {
+	eachSet(t, func(t *testing.T, k *Kernels) {
+		var ops []operation
+		for _, s := range []struct{ width, n int }{{5, 3}, {20, 70}, {33, 130}} {
+			ops = append(ops, mixerOperations(s.width, s.n, 1)...)
+		}
+		var before [][]guarded
+		for _, op := range ops {
+			before = append(before, runOperation(k, op, 3, nil))
+		}
+		for _, spoilt := range mixerOperations(40, 200, 0) {
+			for i, op := range ops {
+				runOperation(k, spoilt, 4, func(_ int, g guarded) {
+					for e := range g.shape.rows * g.shape.width {
+						g.set(e, float32(math.NaN()))
+					}
+				})
+				if at := firstDifference(before[i], runOperation(k, op, 3, nil)); at != "" {
+					t.Fatalf("%s, after %s of NaN: %s", op.name, spoilt.name, at)
+				}
+			}
+		}
+	})
+}
+
+// firstDifference names the first bits in which two runs of an operation differ.
+func firstDifference(first, second []guarded) string {
+	for b := range first {
+		for e := range first[b].all {
+			if math.Float32bits(first[b].all[e]) != math.Float32bits(second[b].all[e]) {
+				return fmt.Sprintf("operand %d: element %d is %v, then %v", b, e, first[b].all[e], second[b].all[e])
+			}
+		}
+	}
+	return ""
+}
+
 // TestMixersRepeat: the same bits whatever ran before, no allocation, and a
 // segment's beginning does not depend on what follows.
 func TestMixersRepeat(t *testing.T) {
@@ -115,13 +154,8 @@ func TestMixersRepeat(t *testing.T) {
 			for b, g := range runOperation(k, other[i], 4, nil) {
 				data[b] = g.data()
 			}
-			second := runOperation(k, op, 3, nil)
-			for b := range first {
-				for e := range first[b].all {
-					if math.Float32bits(first[b].all[e]) != math.Float32bits(second[b].all[e]) {
-						t.Fatalf("%s, operand %d: element %d is %v, then %v", op.name, b, e, first[b].all[e], second[b].all[e])
-					}
-				}
+			if at := firstDifference(first, runOperation(k, op, 3, nil)); at != "" {
+				t.Fatalf("%s, %s", op.name, at)
 			}
 			if n := testing.AllocsPerRun(3, func() { other[i].run(k, data) }); n != 0 {
 				t.Errorf("%s allocates %v times a call", other[i].name, n)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 )
 
@@ -200,13 +201,8 @@ func TestSameBitsTwice(t *testing.T) {
 			first := runOperation(k, op, 3, nil)
 			// Other work in between must leave nothing behind, scratch included.
 			runOperation(k, gemmOperation(TN, 90, 130, 400, 0, false), 4, nil)
-			second := runOperation(k, op, 3, nil)
-			for i := range first {
-				for e := range first[i].all {
-					if math.Float32bits(first[i].all[e]) != math.Float32bits(second[i].all[e]) {
-						t.Fatalf("%s, operand %d: element %d is %v, then %v", op.name, i, e, first[i].all[e], second[i].all[e])
-					}
-				}
+			if at := firstDifference(first, runOperation(k, op, 3, nil)); at != "" {
+				t.Fatalf("%s, %s", op.name, at)
 			}
 		}
 	})
@@ -223,6 +219,38 @@ func TestNoAllocations(t *testing.T) {
 			if n := testing.AllocsPerRun(5, func() { op.run(k, data) }); n != 0 {
 				t.Errorf("%s allocates %v times a call", op.name, n)
 			}
+		}
+	})
+}
+
+// TestScratchAllocatesOnce: scratch that a product needed is enough for every smaller one.
+func TestScratchAllocatesOnce(t *testing.T) {
+	const m, n, k = 300, 150, 1300
+	a, b, c := make([]float32, m*k), make([]float32, n*k), make([]float32, m*n)
+	eachSet(t, func(t *testing.T, kernels *Kernels) {
+		multiply := func(trans Trans, m, n, k int) {
+			lda, ldb := k, n
+			if trans == TN {
+				lda = m
+			} else if trans == NT {
+				ldb = k
+			}
+			kernels.Gemm(trans, m, n, k, a, lda, b, ldb, nil, c, n)
+		}
+		for _, trans := range transposes {
+			multiply(trans, m, n, k)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for _, trans := range transposes {
+			for _, smaller := range []int{1280, 1024, 640, 320, 256} {
+				multiply(trans, m, n, smaller)
+				multiply(trans, 256, 20, smaller)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if made := after.Mallocs - before.Mallocs; made != 0 {
+			t.Errorf("%d allocations", made)
 		}
 	})
 }

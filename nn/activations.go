@@ -94,6 +94,7 @@ func NewActivations(m *Model, maxTokens int, training bool) *Activations {
 		a.DHidden, a.dX = f32(n*d), f32(n*d)
 		a.dMixed, a.dHead, a.dIn = f32(n*hd), f32(n*hd), f32(n*widest)
 		a.slots = make([]int32, n)
+		m.rehearseSWA(a)
 	}
 	return a
 }

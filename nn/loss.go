@@ -17,6 +17,7 @@ type readoutScratch struct {
 	loss    []float32 // nats of each position in at
 
 	forward, backward amx.Packed // the scored rows, for logits and for their gradient
+	rehearsed         int        // columns that all of this has room for
 }
 
 func (z *readoutScratch) reserve(n, d, columns int) {
@@ -27,6 +28,22 @@ func (z *readoutScratch) reserve(n, d, columns int) {
 	if len(z.logits) < readoutChunk*columns {
 		z.logits = amx.Floats(readoutChunk * columns)
 	}
+}
+
+// rehearse makes room for the largest number of columns that any step can have, in
+// packed operands and in the kernels' scratch, by multiplying what is there. Steps draw
+// more columns or fewer, and the memory only grows: later ones allocate nothing.
+func (z *readoutScratch) rehearse(m *Model, rows *Rows) {
+	if rows.pool == nil || rows.most <= z.rehearsed {
+		return
+	}
+	z.rehearsed = rows.most
+	k, d, v := m.K, m.DModel, rows.most
+	k.Pack(&z.forward, amx.NT, v, d, rows.table, d)
+	k.Pack(&z.backward, amx.NN, d, v, rows.table, d)
+	k.GemmPacked(readoutChunk, z.hidden, d, &z.forward, nil, z.logits, v)
+	k.Gemm(amx.TN, v, d, readoutChunk, z.logits, v, z.hidden, d, nil, rows.Grad, d)
+	k.GemmPacked(readoutChunk, z.logits, v, &z.backward, nil, z.dHidden, d)
 }
 
 // Loss is the sum over positions with a target; divide by Count for nats a token.
@@ -51,7 +68,8 @@ func (l Loss) Add(o Loss) Loss { return Loss{l.Sum + o.Sum, l.Count + o.Count} }
 // share of it into rows.Grad.
 func (m *Model) Loss(a *Activations, b Batch, rows *Rows) Loss {
 	k, d := m.K, m.DModel
-	z := a.findTargets(m, b, rows.Scored)
+	z := a.findTargets(m, b, rows.most)
+	z.rehearse(m, rows)
 	table := m.Embedding.Data
 	if rows.pool != nil {
 		table = rows.table

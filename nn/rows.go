@@ -20,6 +20,7 @@ type Rows struct {
 	Bias   []float32 // [Scored] added to a column's logit, nil for the full softmax
 
 	d      int
+	most   int       // largest Scored of any step
 	table  []float32 // [Scored, D] compact copy of the scored rows; nil for the full softmax
 	slot   []int32   // [V] index into IDs, or -1
 	marked []int32   // ids whose slot is set
@@ -31,7 +32,7 @@ type Rows struct {
 func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 	r := &Rows{d: m.DModel, slot: make([]int32, m.V)}
 	if loss.Kind != SampledSoftmax {
-		r.Scored = m.V
+		r.Scored, r.most = m.V, m.V
 		r.IDs = make([]int32, m.V)
 		for i := range r.IDs {
 			r.IDs[i], r.slot[i] = int32(i), int32(i)
@@ -43,12 +44,13 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 		r.slot[i] = -1
 	}
 	r.pool = newPool(loss, counts, m.V)
-	most := min(m.V, loss.Negatives+2*maxTokens)
-	r.IDs = make([]int32, 0, most)
-	r.marked = make([]int32, 0, most)
-	r.Grad = amx.Floats(most * m.DModel)
-	r.Bias = make([]float32, 0, most)
-	r.table = amx.Floats(most * m.DModel)
+	touched := min(m.V, loss.Negatives+2*maxTokens)
+	r.most = min(m.V, loss.Negatives+maxTokens)
+	r.IDs = make([]int32, 0, touched)
+	r.marked = make([]int32, 0, touched)
+	r.Grad = amx.Floats(touched * m.DModel)
+	r.Bias = make([]float32, 0, r.most)
+	r.table = amx.Floats(r.most * m.DModel)
 	return r
 }
 

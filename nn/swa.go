@@ -21,6 +21,19 @@ func (m *Model) forwardSWA(l *Layer, c *layerCache, b Batch) {
 	})
 }
 
+// rehearseSWA makes the kernels' scratch large enough for a segment of as many tokens as
+// the workspace holds; a window of one token is enough for that, and takes no time.
+func (m *Model) rehearseSWA(a *Activations) {
+	for i := range m.Layers {
+		if l, c := &m.Layers[i], &a.layers[i]; l.Mixer == SWA {
+			s := m.attention(l, a.maxN)
+			s.Window = 1
+			m.K.Attention(c.mixed, c.norm, c.in, s)
+			return
+		}
+	}
+}
+
 // backwardSWA reads a.dMixed [N,H*dh] and leaves the gradient of the In
 // projection's output in a.dIn.
 func (m *Model) backwardSWA(l *Layer, c *layerCache, a *Activations, b Batch) {
