@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -24,8 +25,9 @@ type TrainBench struct {
 	Arithmetic amx.Arithmetic
 	Loss       nn.LossConfig
 	StepTokens int
-	TokenFLOP  float64           // of training, see nn.Model.TrainFLOP
+	TokenFLOP  float64           // of training, with what the timed steps scored
 	Formula    string            // how TokenFLOP comes about
+	SpecFLOP   float64           // the same by the spec alone, see nn.Model.TrainFLOP
 	Account    nn.Account        // of the model, under the spec's loss
 	Steps      []time.Duration   // of the timed steps, without a profile
 	Profiled   time.Duration     // the sum of Ops
@@ -72,6 +74,8 @@ const benchWarmup = 2
 // BenchTrain trains the spec's model on its own batches for a few steps, by the
 // path of a run, and takes the time of the whole and of every operation.
 func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *TrainBench, err error) {
+	runtime.LockOSThread() // whose processor time is taken
+	defer runtime.UnlockOSThread()
 	w, err := openWorkplace(ctx, spec, o, spec.Train.Kernels, "")
 	if err != nil {
 		return nil, err
@@ -87,30 +91,34 @@ func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *Train
 	}
 	m := t.model
 	b = &TrainBench{Started: time.Now(), Core: w.core.ID, Spec: spec.Name, Model: modelLine(spec.Model), Kernels: w.kernels.Name, Choice: w.choice, Arithmetic: w.kernels.Arithmetic, Loss: spec.Train.Loss,
-		StepTokens: spec.Train.StepTokens, TokenFLOP: m.TrainFLOP(spec.Train.Loss), Account: m.Account(spec.Train.Loss)}
-	b.Formula = fmt.Sprintf("6 x %d body parameters + 6 x %d readout elements + the mixers' own products",
-		b.Account.Body, b.Account.RowsTraining*b.Account.EmbeddingRow)
+		StepTokens: spec.Train.StepTokens, SpecFLOP: m.TrainFLOP(spec.Train.Loss), Account: m.Account(spec.Train.Loss)}
 	if b.Peaks, err = amx.MeasurePeaks(ctx, amx.Effort{Quick: true}); err != nil {
 		return nil, err
 	}
 	if b.Bandwidths, err = amx.MeasureBandwidth(ctx, amx.Effort{Quick: true}, amx.DetectCaches(w.core.ID)); err != nil {
 		return nil, err
 	}
+	columns, targets := 0.0, 0.0 // sums over the steps
 	step := func() (time.Duration, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		start := time.Now()
-		if !t.advance().finite() {
+		r := t.advance()
+		if !r.finite() {
 			return 0, fmt.Errorf("step %d of %s is not finite", t.step, spec.Name)
 		}
-		return time.Since(start), nil
+		took := time.Since(start)
+		columns += float64(t.rows.Scored)
+		targets += float64(r.loss.Count)
+		return took, nil
 	}
 	for range benchWarmup {
 		if _, err := step(); err != nil {
 			return nil, err
 		}
 	}
+	columns, targets = 0, 0
 	for range steps {
 		took, err := step()
 		if err != nil {
@@ -118,6 +126,7 @@ func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *Train
 		}
 		b.Steps = append(b.Steps, took)
 	}
+	b.work(m, columns/float64(steps), targets/float64(steps*b.StepTokens))
 	timed, profile := amx.Timed(w.kernels, amx.ThreadTime)
 	m.K = timed
 	best := map[string]OpShare{}
@@ -146,6 +155,19 @@ func BenchTrain(ctx context.Context, spec *Spec, o Options, steps int) (b *Train
 	}
 	slices.SortFunc(b.Ops, func(x, y OpShare) int { return cmp.Or(cmp.Compare(y.Time, x.Time), cmp.Compare(x.Op, y.Op)) })
 	return b, nil
+}
+
+// work fills in the operations of a token from the mean number of columns that a
+// step scored, and the share of positions that had a target.
+func (b *TrainBench) work(m *nn.Model, columns, targets float64) {
+	elements := columns * float64(m.DModel) * targets
+	b.TokenFLOP = m.TrainFLOPScoring(elements)
+	what := "of the vocabulary"
+	if b.Loss.Kind == nn.SampledSoftmax {
+		what = fmt.Sprintf("of %d draws, with repeats, and the targets", b.Loss.Negatives)
+	}
+	b.Formula = fmt.Sprintf("6 x %d body parameters + 6 x %d x %.0f columns %s, for %.1f%% of positions, + %.2fM of the mixers' own products",
+		b.Account.Body, m.DModel, columns, what, 100*targets, m.TrainFLOPScoring(0)/1e6-6*float64(b.Account.Body)/1e6)
 }
 
 // Peak of an arithmetic in operations a second; 0 where it was not measured.

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestBenchTrainTellsWhereTheTimeGoes(t *testing.T) {
 	for _, o := range b.Ops {
 		sum += o.Time
 		seen[o.Op] = o
-		if o.Time > o.Slowest || o.Op != outside && (o.Calls == 0 || o.Limit <= 0 || o.Bound == "") {
+		if o.Time <= 0 || o.Time > o.Slowest || o.Op != outside && (o.Calls == 0 || o.Limit <= 0 || o.Bound == "") {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -35,6 +36,9 @@ func TestBenchTrainTellsWhereTheTimeGoes(t *testing.T) {
 		if _, ok := seen[op]; !ok {
 			t.Errorf("no line for %s", op)
 		}
+	}
+	if b.TokenFLOP >= b.SpecFLOP || !strings.Contains(b.Formula, "of 200 draws, with repeats") {
+		t.Errorf("%g operations a token, %g by the spec: %s", b.TokenFLOP, b.SpecFLOP, b.Formula)
 	}
 	for op := range seen {
 		if len(op) > 3 && (op[:3] == "NN " || op[:3] == "NT " || op[:3] == "TN ") {

@@ -30,10 +30,18 @@ func (m *Model) Account(loss LossConfig) Account {
 }
 
 // TrainFLOP is the floating-point work of one training token: 6 per body
-// parameter, 6 per scored readout element if every position has a target, and
-// the mixers' own products over windows and chunks (3 times their forward).
+// parameter, 6 per scored readout element, and the mixers' own products over
+// windows and chunks (3 times their forward). It counts every position as having a
+// target and every negative as a column of its own, which draws with repetition are
+// not: TrainFLOPScoring takes what was scored.
 func (m *Model) TrainFLOP(loss LossConfig) float64 {
 	a := m.Account(loss)
+	return m.TrainFLOPScoring(float64(a.RowsTraining * a.EmbeddingRow))
+}
+
+// TrainFLOPScoring is TrainFLOP for a mean of readout elements scored per token:
+// columns times d_model times the share of positions that have a target.
+func (m *Model) TrainFLOPScoring(elements float64) float64 {
 	mixers := 0.0
 	hd := float64(m.Heads * m.HeadWidth)
 	for _, l := range m.Layers {
@@ -44,5 +52,5 @@ func (m *Model) TrainFLOP(loss LossConfig) float64 {
 		s := float64(m.StateWidth)
 		mixers += 2*amx.LinearChunk*(s+hd) + 4*s*hd
 	}
-	return 6*float64(a.Body) + 6*float64(a.RowsTraining*a.EmbeddingRow) + 3*mixers
+	return 6*float64(m.Account(LossConfig{}).Body) + 6*elements + 3*mixers
 }

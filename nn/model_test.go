@@ -81,6 +81,9 @@ func TestTrainFLOPByHand(t *testing.T) {
 			t.Errorf("%+v: %g, by hand %g", x.loss, got, x.want)
 		}
 	}
+	if got, want := m.TrainFLOPScoring(3.5*8*0.5), 6*1084+6*14.0+mixers; got != want {
+		t.Errorf("3.5 columns for half of the positions: %g, by hand %g", got, want)
+	}
 }
 
 // A view reads, scores and exports the table it was given, and leaves the model's

@@ -87,6 +87,9 @@ func stepNote(m runs.Measurement) string {
 	if of := share(d["of_peak"]); of > 0 {
 		note = join(note, percent(of)+" of the "+cmp.Or(d["peak"], "measured")+" peak")
 	}
+	if d["by_spec"] != "" {
+		note = join(note, "by the spec, with each draw a column of its own and each position a target: "+plainFigure(d["by_spec"]))
+	}
 	if d["tokens"] != "" {
 		note = join(note, grouped(d["tokens"])+" tokens")
 	}

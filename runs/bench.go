@@ -47,7 +47,7 @@ const (
 const (
 	TrainThroughput = "throughput"      // tokens/s
 	TrainStep       = "step"            // ms. Detail: tokens (per step)
-	TrainFlops      = "flops per token" // MFLOP, by the formula in Detail formula
+	TrainFlops      = "flops per token" // MFLOP, with what was scored, by the formula in Detail formula; by_spec is the spec's figure
 	TrainRate       = "model flops"     // GFLOP/s. Detail: of_peak (a share, 0 to 1), peak (which arithmetic's)
 )
 
