@@ -42,12 +42,12 @@ func TestTiesGoToTheMoreAccurate(t *testing.T) {
 	}{
 		{[]float64{2000, 200, 100, 90}, "tiles"},
 		{[]float64{200, 181, 100, 90}, "pairs"},
-		{[]float64{200, 179, 100, 90}, "tiles"},
+		{[]float64{200, 169, 100, 90}, "tiles"},
 		{[]float64{200, 196, 181, 90}, "vectors"},
 		{[]float64{200, 196, 191, 192}, "narrow"},
 		{[]float64{80, 80, 100, 99}, "vectors"},
 		{[]float64{80, 80, 99, 100}, "narrow"},
-		{[]float64{100, 100, 89, 89}, "pairs"},
+		{[]float64{100, 100, 84, 84}, "pairs"},
 	} {
 		count := 0
 		got := injected(t, t.TempDir(), &count, c.gops...).choose()
@@ -116,12 +116,12 @@ func TestRemeasureDoesNotWaver(t *testing.T) {
 	for _, c := range []struct {
 		pairs float64
 		want  string
-	}{{175, "pairs"}, {171, "pairs"}, {169, "tiles"}, {175, "tiles"}, {181, "tiles"}} {
+	}{{165, "pairs"}, {161, "pairs"}, {159, "tiles"}, {175, "tiles"}, {181, "tiles"}} {
 		now, _ := injected(t, dir, &count, 200, c.pairs, 100, 90).refresh()
 		if now.Set.Name != c.want {
 			t.Errorf("pairs at %v of 200: took %s, want %s", c.pairs, now, c.want)
 		}
-		if said := strings.Contains(now.Why(), "taken before"); said != (c.pairs < 180 && c.want == "pairs") {
+		if said := strings.Contains(now.Why(), "taken before"); said != (c.pairs < 170 && c.want == "pairs") {
 			t.Errorf("pairs at %v of 200: the reason is %q", c.pairs, now.Why())
 		}
 	}
