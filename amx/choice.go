@@ -44,7 +44,7 @@ func (c Choice) Why() string {
 	own := slices.IndexFunc(c.Speeds, func(s Speed) bool { return s.Set == c.Set.Name })
 	switch {
 	case own <= 0:
-	case c.Speeds[own].GOP >= (1-tie)*c.Speeds[0].GOP:
+	case c.Set.Arithmetic == FP32 && c.Speeds[own].GOP >= (1-tie)*c.Speeds[0].GOP:
 		why += fmt.Sprintf("; within %.0f%% the more accurate", 100*tie)
 	default:
 		why += fmt.Sprintf("; within %.0f%% the one taken before", 100*stay)
@@ -118,27 +118,27 @@ func candidates(sets []Set) []Set {
 	return all
 }
 
-// tie is how much slower a more accurate set may be and still be taken. Where int16 and
-// bf16 have the same peak, one takes 7% longer for a training step and the other errs
-// six times as much, but here they were seen 4 to 14% apart: measurements of 150 ms
-// on a shared core. Below that the choice would be chance.
-const tie = 0.15
+// tie is how much slower fp32 may be than a 16-bit format and still be taken. Between
+// int16 and bf16 speed alone decides: int16 errs less on average, bf16 less on small
+// numbers beside large ones, and trainings do not tell them apart (docs/kernels.md).
+const tie = 0.05
 
-// stay is how much slower a set that was taken before may be when measured anew,
-// and still be taken: near the edge of a tie the choice would go back and forth.
+// stay is how much slower a set that was taken before may be when measured anew, and
+// still be taken. Where int16 and bf16 have one peak, 150 ms on a shared core put them
+// 4 to 14% apart: the choice would go back and forth.
 const stay = 0.20
 
-// fastest is the set that is taken: of those within a tie of the fastest the most
-// accurate, of those the fastest. speeds are sorted, fastest first.
+// fastest is the set that is taken: the fastest, or one of fp32 within a tie of it.
+// speeds are sorted, fastest first.
 func fastest(speeds []Speed, sets []Set) Set {
 	var taken Set
 	for _, s := range speeds {
-		i := slices.IndexFunc(sets, func(set Set) bool { return set.Name == s.Set })
-		if s.GOP < (1-tie)*speeds[0].GOP {
-			break
-		}
-		if taken.Name == "" || sets[i].Arithmetic.GemmError() < taken.Arithmetic.GemmError() {
-			taken = sets[i]
+		set := sets[slices.IndexFunc(sets, func(set Set) bool { return set.Name == s.Set })]
+		switch {
+		case taken.Name == "":
+			taken = set
+		case s.GOP >= (1-tie)*speeds[0].GOP && set.Arithmetic == FP32 && taken.Arithmetic != FP32:
+			taken = set
 		}
 	}
 	return taken
