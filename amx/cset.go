@@ -182,13 +182,6 @@ func tableAMX() *C.kernel_set        { return C.kernels_amx() }
 func floats(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
 func ints(x []int32) *C.int       { return (*C.int)(unsafe.SliceData(x)) }
 
-func flag(set bool) C.int {
-	if set {
-		return 1
-	}
-	return 0
-}
-
 // fromC returns the kernels of a C table with scratch of their own, which makes
 // them the property of one goroutine. Each operation is one call into C.
 func fromC(name string, arithmetic Arithmetic, table func() *ckernels) *Kernels {
