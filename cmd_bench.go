@@ -101,7 +101,13 @@ func (c *cli) benchMachine(cmd *cobra.Command, f benchFlags) (err error) {
 func (m machineBench) finish(cmd *cobra.Command, f benchFlags, store *runs.Store) (err error) {
 	// What is left is short, and a signal now is no reason to lose it.
 	ctx := context.WithoutCancel(cmd.Context())
+	w := cmd.OutOrStdout()
 	if m.bench.ID, err = store.SaveBench(ctx, m.bench); err != nil {
+		// What took minutes is shown all the same.
+		if f.json {
+			return errors.Join(err, writeJSON(w, m.json()))
+		}
+		m.write(w, reports.Comparison{}, resultWidth(w))
 		return err
 	}
 	if !f.noReport {
@@ -111,7 +117,6 @@ func (m machineBench) finish(cmd *cobra.Command, f benchFlags, store *runs.Store
 			m.report = ""
 		}
 	}
-	w := cmd.OutOrStdout()
 	if f.json {
 		return writeJSON(w, m.json())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,7 +14,10 @@ import (
 	"harness/reports"
 )
 
-// write prints the tables of a bench that the store holds, the paper's figures among them.
+// notStored stands for the id of a bench that the store did not take.
+const notStored = "not stored"
+
+// write prints the tables of a bench, with the paper's figures if there are any.
 func (m machineBench) write(w io.Writer, paper reports.Comparison, width int) {
 	p := m.bench.Provenance
 	where := "unpinned"
@@ -58,12 +62,14 @@ func (m machineBench) write(w io.Writer, paper reports.Comparison, width int) {
 	writeTable(w, width, table.Row{"call", "best", "median", "n"}, rows, "best", "median", "n")
 
 	m.writeProducts(w, width)
-	writePaper(w, paper, width)
+	if len(paper.Rows) > 0 {
+		writePaper(w, paper, width)
+	}
 
 	fmt.Fprintln(w)
 	writeLabelled(w, width, m.choiceFacts())
 
-	facts := [][2]string{{"bench", m.bench.ID}}
+	facts := [][2]string{{"bench", cmp.Or(m.bench.ID, notStored)}}
 	if m.report != "" {
 		facts = append(facts, [2]string{"report", m.report}, [2]string{"", fileURL(m.report)})
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rivo/uniseg"
+	"github.com/spf13/cobra"
 
 	"harness/amx"
 	"harness/reports"
@@ -68,6 +69,36 @@ func TestBenchPrints(t *testing.T) {
 		}
 	}
 	golden(t, "bench.golden", all.String())
+}
+
+// TestUnsavedBenchIsShown: figures that the store does not take are printed all the same.
+func TestUnsavedBenchIsShown(t *testing.T) {
+	for _, json := range []bool{false, true} {
+		store, err := runs.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil { // now it takes nothing
+			t.Fatal(err)
+		}
+		f := benchFlags{json: json}
+		for name, x := range map[string]struct {
+			finish func(*cobra.Command) error
+			figure string
+		}{
+			"machine": {func(cmd *cobra.Command) error { return someBench().finish(cmd, f, store) }, "178"},
+			"train": {func(cmd *cobra.Command) error {
+				return finishTrain(cmd, f, someTrainBench(), trainRecord(someTrainBench(), map[string]string{}), store)
+			}, "LinearAttentionBackward"},
+		} {
+			cmd, out := &cobra.Command{}, &bytes.Buffer{}
+			cmd.SetContext(context.Background())
+			cmd.SetOut(out)
+			if err := x.finish(cmd); err == nil || !strings.Contains(out.String(), x.figure) {
+				t.Errorf("%s, json %t: error %v, printed %q", name, json, err, out)
+			}
+		}
+	}
 }
 
 func TestBenchIsKept(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,16 @@ func (c *cli) benchTrain(cmd *cobra.Command, path string, overrides []string, f 
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	return finishTrain(cmd, f, b, trainRecord(b, runs.Provenance(c.args)), store)
+}
+
+// finishTrain stores what was measured, writes its page and prints it.
+func finishTrain(cmd *cobra.Command, f benchFlags, b *experiments.TrainBench, bench runs.Bench, store *runs.Store) (err error) {
 	// What is left is short, and a signal now is no reason to lose it.
 	ctx := context.WithoutCancel(cmd.Context())
-	bench := trainRecord(b, runs.Provenance(c.args))
-	if bench.ID, err = store.SaveBench(ctx, bench); err != nil {
-		return err
-	}
+	var unsaved error // the figures are shown all the same
 	page := ""
-	if !f.noReport {
+	if bench.ID, unsaved = store.SaveBench(ctx, bench); unsaved == nil && !f.noReport {
 		if page, err = writeBenchPage(ctx, store, bench.ID); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), visible("harness: warning: no page was written: "+err.Error()))
 			page = ""
@@ -63,16 +66,16 @@ func (c *cli) benchTrain(cmd *cobra.Command, path string, overrides []string, f 
 	}
 	w := cmd.OutOrStdout()
 	if f.json {
-		return writeJSON(w, newTrainBenchJSON(b, bench, page))
+		return errors.Join(unsaved, writeJSON(w, newTrainBenchJSON(b, bench, page)))
 	}
 	writeTrainBench(w, b, resultWidth(w))
-	facts := [][2]string{{"bench", bench.ID}}
+	facts := [][2]string{{"bench", cmp.Or(bench.ID, notStored)}}
 	if page != "" {
 		facts = append(facts, [2]string{"report", page}, [2]string{"", fileURL(page)})
 	}
 	fmt.Fprintln(w)
 	writeFacts(w, facts)
-	return nil
+	return unsaved
 }
 
 // tokenTime is a time per token, in microseconds.

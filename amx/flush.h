@@ -1,7 +1,8 @@
 // Denormals: numbers below 1.2e-38 stall a core for some hundred cycles each, and
 // training makes them: moments of rows that get no gradient decay into them, as do
 // probabilities. Inside a kernel they count as 0, which changes a result by less
-// than 1e-37 and NaN or infinity not at all.
+// than 1e-37 and NaN or infinity not at all. The products of the 16-bit sets do
+// without: their scales are small numbers that must not vanish.
 //
 // The mode belongs to the thread, so that it is set and put back within each call:
 // Go code never runs with it. Signal handlers on x86 start with the default mode.

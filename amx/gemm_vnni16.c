@@ -15,9 +15,9 @@
 // most 130 KiB) stay in L2 while B's panels pass.
 //
 // Quantizing costs each number of an operand some 0.1 ns, as much as 12 of its
-// multiplications: nothing beside a training step's products, attention within a
-// block included (1.2 to 1.7 times fp32's speed), but for a few rows of A it is
-// nearly all of the time: decoding wants B packed, and is then twice as fast as fp32.
+// multiplications: little beside a training step's products, but for a few rows of
+// A it is nearly all of the time: decoding wants B packed, and is then twice as fast
+// as fp32.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3,no-math-errno,no-trapping-math")
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx512vnni,fma,avx2,bmi2,prefer-vector-width=512")

@@ -293,7 +293,7 @@ func TestExp(t *testing.T) {
 			if exponent < -87.3 {
 				want = 0
 			}
-			if math.Abs(float64(got)-want) > 4e-7*want {
+			if math.Abs(float64(got)-want) > 2e-7*want {
 				t.Fatalf("exp(%v) = %v, want %v", exponent, got, want)
 			}
 		}

@@ -22,7 +22,7 @@ func (a Arithmetic) GemmError() float64 {
 	case BF16:
 		return 3e-3
 	case Int16:
-		return 9e-4 // 4.5e-4 on average; a few dozen results have up to twice that
+		return 6e-4
 	default:
 		return 1e-6
 	}

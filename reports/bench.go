@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
 
 	"github.com/google/renameio/v2"
 
@@ -197,13 +196,7 @@ func (page BenchPage) Render(w io.Writer, assets Assets) error {
 	if err != nil {
 		return fmt.Errorf("parse the page template: %w", err)
 	}
-	var html strings.Builder
-	if err := layout.Execute(&html, view); err != nil {
-		return fmt.Errorf("fill the page template: %w", err)
-	}
-	// As for a run's page: once, over the whole document.
-	_, err = io.WriteString(w, visible(html.String()))
-	return err
+	return fillPage(w, layout, view)
 }
 
 func benchFuncs() template.FuncMap {

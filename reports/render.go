@@ -93,13 +93,18 @@ func (page RunPage) Render(w io.Writer, assets Assets) error {
 	if err != nil {
 		return fmt.Errorf("parse the page template: %w", err)
 	}
+	return fillPage(w, layout, view)
+}
+
+// fillPage writes the layout filled with view.
+func fillPage(w io.Writer, layout *template.Template, view any) error {
 	var html strings.Builder
 	if err := layout.Execute(&html, view); err != nil {
 		return fmt.Errorf("fill the page template: %w", err)
 	}
 	// Once, over the whole document, so that no field can be forgotten. Scripts and
 	// styles hold no such bytes, or their hashes would no longer match the policy.
-	_, err = io.WriteString(w, visible(html.String()))
+	_, err := io.WriteString(w, visible(html.String()))
 	return err
 }
 
