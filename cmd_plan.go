@@ -56,8 +56,13 @@ func writePlan(w io.Writer, p *experiments.Plan, isTime bool, width int) {
 		{"speed", count(int64(p.TokensPerSecond)) + " tokens/s, measured here on random tokens"},
 		{"budget", budget},
 		{"time", time},
-		{"memory", humanize.IBytes(uint64(p.StateBytes)) + " for parameters, gradients and moments, excluding activations"},
+		{"memory", memoryLine(p)},
 	})
+}
+
+func memoryLine(p *experiments.Plan) string {
+	return fmt.Sprintf("%s model and optimizer, %s gradients of a step at most",
+		humanize.IBytes(uint64(p.StateBytes)), humanize.IBytes(uint64(p.GradientBytes)))
 }
 
 // published tells the rows of an accounting that compare it with the paper, and
@@ -74,13 +79,17 @@ type planJSON struct {
 	Speed      float64         `json:"tokens_per_second"`
 	Budget     int64           `json:"budget_tokens"`
 	Seconds    float64         `json:"training_seconds"` // without validation and probes
-	StateBytes int64           `json:"state_bytes"`
+	StateBytes int64           `json:"state_bytes"`    // parameters and optimizer
+	Gradients  int64           `json:"gradient_bytes"` // of one step, at most
 }
 
 type accountJSON struct {
 	Body           int `json:"body"`
+	Shared         int `json:"shared_experts"`
 	Router         int `json:"router"`
 	ExpertsActive  int `json:"experts_active"`
+	ExpertsStored  int `json:"experts_stored"`
+	RouteBlock     int `json:"route_block"` // tokens that share a routing
 	RowsTraining   int `json:"rows_scored_in_training"`
 	RowsGeneration int `json:"rows_scored_in_generation"`
 	EmbeddingRow   int `json:"row"` // parameters of a row
@@ -95,7 +104,7 @@ type publishedJSON struct {
 
 func newPlanJSON(p *experiments.Plan) (planJSON, error) {
 	j := planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: accountJSON(p.Account), TrainFLOP: p.TrainFLOP,
-		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes}
+		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes, Gradients: p.GradientBytes}
 	for _, row := range p.Accounting {
 		name, is := published(row)
 		if !is {

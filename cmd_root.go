@@ -188,9 +188,9 @@ func newRoot(c *cli) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(c.runCommand(), c.resumeCommand(), c.lsCommand(), c.showCommand(), c.reportCommand(),
+	root.AddCommand(c.runCommand(), c.resumeCommand(), c.lsCommand(), c.showCommand(), c.reportCommand(), c.compareCommand(),
 		c.assetsCommand(), c.generateCommand(), c.initCommand(), c.schemaCommand(),
-		c.doctorCommand(), c.benchCommand())
+		c.doctorCommand(), c.benchCommand(), c.planCommand())
 	return root
 }
 

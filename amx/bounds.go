@@ -141,6 +141,12 @@ func checked(raw Kernels) *Kernels {
 			raw.AdamWRows(p, g, m, v, idx, correct1, correct2, rows, d, s)
 		},
 		SumSquares: raw.SumSquares,
+		Dot: func(x, y []float32) float64 {
+			if len(x) != len(y) {
+				panicLengths("Dot", len(x), len(y))
+			}
+			return raw.Dot(x, y)
+		},
 	}
 }
 
@@ -235,6 +241,11 @@ func needActivation(op string, act Activation) {
 //go:noinline
 func panicShape(op, operand string, have, rows, width, ld int) {
 	panic(fmt.Sprintf("amx: %s: %s has %d elements, shape [%d,%d] with row stride %d does not fit", op, operand, have, rows, width, ld))
+}
+
+//go:noinline
+func panicLengths(op string, x, y int) {
+	panic(fmt.Sprintf("amx: %s: x has %d elements, y has %d", op, x, y))
 }
 
 //go:noinline

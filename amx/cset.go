@@ -106,6 +106,7 @@ package amx
 //	FLUSHED s->adamw_rows(p, g, m, v, idx, correct1, correct2, rows, d, step);
 // }
 // static double sum_squares(const kernel_set *s, const float *x, long n) { return s->sum_squares(x, n); }
+// static double dot(const kernel_set *s, const float *x, const float *y, long n) { return s->dot(x, y, n); }
 // static double fma_peak(const kernel_set *s, long rounds, float *sink) { return s->fma_peak(rounds, sink); }
 //
 // #cgo noescape gemm
@@ -157,6 +158,8 @@ package amx
 // #cgo nocallback linear_scratch
 // #cgo noescape sum_squares
 // #cgo nocallback sum_squares
+// #cgo noescape dot
+// #cgo nocallback dot
 // #cgo noescape fma_peak
 // #cgo nocallback fma_peak
 import "C"
@@ -289,6 +292,7 @@ func fromC(name string, arithmetic Arithmetic, table func() *ckernels) *Kernels 
 				C.float(a.GradScale))
 		},
 		SumSquares: func(x []float32) float64 { return float64(C.sum_squares(s, floats(x), C.long(len(x)))) },
+		Dot:        func(x, y []float32) float64 { return float64(C.dot(s, floats(x), floats(y), C.long(len(x)))) },
 	})
 }
 

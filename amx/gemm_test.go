@@ -212,6 +212,7 @@ func TestShapePanics(t *testing.T) {
 			"band past columns": func() { k.SoftmaxBand(x, 2, 5, 5, 5, 1, 1) },
 			"band before first": func() { k.SoftmaxBand(x, 2, 5, 5, -1, 5, 1) },
 			"short moments":     func() { k.AdamW(x, x, x[:9], x, AdamWStep{}) },
+			"lengths differ":    func() { k.Dot(x[:9], x) },
 		} {
 			if message := panicOf(call); message == "" {
 				t.Errorf("%s: %s did not panic", s.Name, name)

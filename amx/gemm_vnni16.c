@@ -130,9 +130,22 @@ static long packed_size(int trans, long n, long k) {
 	return k == 0 ? 0 : (k + steps - 1) / steps * strips_of(n) * strip_size(steps) * (long)sizeof(int);
 }
 
+// read_rows reads one float of every cache line of x [rows, width], in the order of
+// memory, along which the hardware prefetches.
+static void read_rows(const float *x, long rows, long width, long ld) {
+	for (long r = 0; r < rows; r++, x += ld)
+		for (long c = 0; c < width; c += LANES)
+			(void)*(const volatile float *)(x + c);
+}
+
 static void pack(void *packed, int trans, long n, long k, const float *b, long ldb) {
 	long steps = steps_of(k);
 	int *to = packed;
+	// Chunks of rows are read by bits and pieces: an expert's [256,320] took 0.6 ns a
+	// float from memory, and takes 0.4 (0.16 instead of 0.12 from L2). Prefetch
+	// instructions change nothing. Rows of one chunk are read in this order anyway: 0.26.
+	if (trans == NT && k > steps)
+		read_rows(b, n, k, ldb);
 	for (long l = 0; l < k; l += steps) {
 		long kc = k - l < steps ? k - l : steps;
 		quantize(to, trans == NT, trans == NT ? b + l : b + l * ldb, ldb, kc, n, 1);

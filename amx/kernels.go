@@ -164,4 +164,7 @@ type Kernels struct {
 
 	// SumSquares: sum of x[i]^2 in float64, in a fixed order.
 	SumSquares func(x []float32) float64
+	// Dot: sum of x[i]*y[i] in float64, in the order of SumSquares. x and y, of one
+	// length, may be the same slice.
+	Dot func(x, y []float32) float64
 }

@@ -60,6 +60,7 @@ typedef struct {
 	void (*adamw_rows)(float *p, const float *g, float *m, float *v, const int *idx, const float *correct1,
 	                   const float *correct2, long rows, long d, adamw_step s);
 	double (*sum_squares)(const float *x, long n);
+	double (*dot)(const float *x, const float *y, long n);
 	// Runs `rounds` rounds of fused multiply-adds that never leave the registers;
 	// returns the number of floating-point operations done and writes a result that depends on all of them.
 	double (*fma_peak)(long rounds, float *sink);

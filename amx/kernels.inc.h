@@ -43,6 +43,7 @@
 	.adamw = adamw, \
 	.adamw_rows = adamw_rows, \
 	.sum_squares = sum_squares, \
+	.dot = dot, \
 	.fma_peak = fma_peak,
 
 static const kernel_set set = {.gemm = &gemm_fp32, ALL_BUT_GEMM};

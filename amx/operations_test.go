@@ -192,5 +192,8 @@ func rowOperations(rows, w, pad int) []operation {
 	add("SumSquares", 1e-14, "float64 in another order, stored as float32", func(k *Kernels, b [][]float32) {
 		b[0][0] = float32(k.SumSquares(b[1]))
 	}, buffer{1, 1, 1, gaussian}, line)
+	add("Dot", 1e-14, "float64 in another order, stored as float32", func(k *Kernels, b [][]float32) {
+		b[0][0] = float32(k.Dot(b[1], b[2]))
+	}, buffer{1, 1, 1, gaussian}, line, line)
 	return ops
 }

@@ -32,6 +32,7 @@ func Reference() *Kernels {
 		AdamW:                   referenceAdamW,
 		AdamWRows:               referenceAdamWRows,
 		SumSquares:              referenceSumSquares,
+		Dot:                     referenceDot,
 	})
 }
 
@@ -239,6 +240,14 @@ func referenceSumSquares(x []float32) float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += float64(v) * float64(v)
+	}
+	return sum
+}
+
+func referenceDot(x, y []float32) float64 {
+	sum := 0.0
+	for i, v := range x {
+		sum += float64(v) * float64(y[i])
 	}
 	return sum
 }

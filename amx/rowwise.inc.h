@@ -157,35 +157,36 @@ static void adamw_rows(float *p, const float *g, float *m, float *v, const int *
 	}
 }
 
-// sum_squares squares and adds in double. Two sums per half vector hide the
-// latency of the addition; their order depends on nothing but n.
-static double sum_squares(const float *x, long length) {
+// products multiplies and adds in double, where a product of two floats is exact. Two
+// sums per half vector hide the latency of the addition; their order depends on
+// nothing but length.
+INLINE double products(const float *x, const float *y, long length) {
+	enum { HALF = VW / 2 };
 	typedef double vd __attribute__((vector_size(VW * 4)));
-	typedef float vf_half __attribute__((vector_size(VW * 2)));
-	union {
-		vf all;
-		vf_half half[2];
-	} v;
+	typedef float half __attribute__((vector_size(VW * 2), aligned(4), may_alias));
+#define WIDE_PRODUCT(at) \
+	(__builtin_convertvector(*(const half *)(x + at), vd) * __builtin_convertvector(*(const half *)(y + at), vd))
 	vd low = {0}, high = {0}, low2 = {0}, high2 = {0};
 	long c = 0;
 	for (; c + 2 * VW <= length; c += 2 * VW) {
-		v.all = load(x + c);
-		vd a = __builtin_convertvector(v.half[0], vd), b = __builtin_convertvector(v.half[1], vd);
-		low += a * a;
-		high += b * b;
-		v.all = load(x + c + VW);
-		a = __builtin_convertvector(v.half[0], vd), b = __builtin_convertvector(v.half[1], vd);
-		low2 += a * a;
-		high2 += b * b;
+		low += WIDE_PRODUCT(c);
+		high += WIDE_PRODUCT(c + HALF);
+		low2 += WIDE_PRODUCT(c + VW);
+		high2 += WIDE_PRODUCT(c + VW + HALF);
 	}
+#undef WIDE_PRODUCT
 	low = (low + low2) + (high + high2);
 	double sum = 0;
-	for (int i = 0; i < VW / 2; i++)
+	for (int i = 0; i < HALF; i++)
 		sum += low[i];
 	for (; c < length; c++)
-		sum += (double)x[c] * x[c];
+		sum += (double)x[c] * y[c];
 	return sum;
 }
+
+static double sum_squares(const float *x, long length) { return products(x, x, length); }
+
+static double dot(const float *x, const float *y, long length) { return products(x, y, length); }
 
 // fma_peak keeps as many independent chains as a GEMM tile does.
 static double fma_peak(long rounds, float *sink) {

@@ -271,4 +271,8 @@ func (p *Profile) updates(to, k *Kernels) {
 		p.time("SumSquares", 0, 1, len(x), 0, cost{flop: 2 * len(x), read: len(x), fresh: true}, func() { sum = k.SumSquares(x) })
 		return sum
 	}
+	to.Dot = func(x, y []float32) (sum float64) {
+		p.time("Dot", 0, 1, len(x), 0, cost{flop: 2 * len(x), read: 2 * len(x), fresh: true}, func() { sum = k.Dot(x, y) })
+		return sum
+	}
 }

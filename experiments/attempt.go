@@ -120,14 +120,24 @@ func (a *attempt) begin(note string) {
 	r.Define("throughput", "tokens/s", "higher")
 	r.Define("learning_rate", "", "")
 	r.Define("gradient_norm", "", "")
+	for _, layer := range a.spec.Model.MoE.Layers {
+		r.Define(routerMetric(layer, "entropy"), "nats", "")
+		r.Define(routerMetric(layer, "effective"), "experts", "")
+		r.Define(routerMetric(layer, "dead"), "experts", "")
+	}
 	if note != "" {
 		r.Event(a.t.step, "start", note)
 	}
 	if a.t.step == 0 {
-		account := a.t.model.Account(a.spec.Train.Loss)
-		r.Table(runs.Table{Name: "parameters", Columns: []string{"part", "parameters", "meaning"}, Rows: accountRows(account, a.spec)})
+		a.account()
 		r.Table(runs.Table{Name: "corpus", Columns: []string{"source", "documents", "bytes", "training tokens", "validation tokens"}, Rows: corpusRows(a.corpus.Manifest)})
 	}
+}
+
+// account records the parameters that the model has now.
+func (a *attempt) account() {
+	rows := accountRows(a.t.model.Account(a.spec.Train.Loss), a.spec)
+	a.rec.Table(runs.Table{Step: a.t.step, Name: "parameters", Columns: []string{"part", "parameters", "meaning"}, Rows: rows})
 }
 
 // lossName keeps a sampled training loss apart from exact ones by name.
@@ -149,6 +159,9 @@ func (a *attempt) train(ctx context.Context) error {
 			return a.interrupt(ctx)
 		}
 		a.enterPhase()
+		for g, due := a.t.growthDue(); due; g, due = a.t.growthDue() {
+			a.grow(g)
+		}
 		start := time.Now()
 		r := a.t.advance()
 		a.trained += time.Since(start)

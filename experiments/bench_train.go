@@ -166,8 +166,12 @@ func (b *TrainBench) work(m *nn.Model, columns, targets float64) {
 	if b.Loss.Kind == nn.SampledSoftmax {
 		what = fmt.Sprintf("of %d draws, with repeats, and the targets", b.Loss.Negatives)
 	}
-	b.Formula = fmt.Sprintf("6 x %d body parameters + 6 x %d x %.0f columns %s, for %.1f%% of positions, + %.2fM of the mixers' own products",
-		b.Account.Body, m.DModel, columns, what, 100*targets, m.TrainFLOPScoring(0)/1e6-6*float64(b.Account.Body)/1e6)
+	acting := "body parameters"
+	if b.Account.ExpertsActive > 0 {
+		acting = "parameters of body and active experts"
+	}
+	b.Formula = fmt.Sprintf("6 x %.0f %s + 6 x %d x %.0f columns %s, for %.1f%% of positions, + %.2fM of the mixers' own products",
+		b.Account.PerToken(), acting, m.DModel, columns, what, 100*targets, m.TrainFLOPScoring(0)/1e6-6*b.Account.PerToken()/1e6)
 }
 
 // Peak of an arithmetic in operations a second; 0 where it was not measured.

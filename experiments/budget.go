@@ -97,7 +97,8 @@ type Plan struct {
 	TokensPerSecond float64       // measured here on random tokens, every position a target
 	Budget          int64         // tokens; an estimate where the budget is a time
 	Time            time.Duration // of training alone
-	StateBytes      int64         // parameters, gradients and moments
+	StateBytes      int64         // parameters, moments and clocks of the optimizer, after all growth
+	GradientBytes   int64         // room for the gradients of a step
 }
 
 // DryRun looks whether the sources can be read and measures a few steps of the
@@ -116,7 +117,7 @@ func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 	p := &Plan{Spec: spec.YAML(), Hash: spec.Hash(), Kernels: k.Name, TrainFLOP: m.TrainFLOP(spec.Train.Loss)}
 	p.Account = m.Account(spec.Train.Loss)
 	p.Accounting = accountRows(p.Account, spec)
-	p.StateBytes = 16 * int64(p.Account.Stored)
+	p.StateBytes, p.GradientBytes = memory(spec, nn.New(spec.Model, vocab, k, spec.Grow...))
 	if p.TokensPerSecond, err = randomSpeed(ctx, spec, m); err != nil {
 		return nil, err
 	}
@@ -127,6 +128,24 @@ func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 		p.Budget = int64(p.Time.Seconds() * p.TokensPerSecond)
 	}
 	return p, nil
+}
+
+// memory is what training keeps of a model from step to step, and what the gradients
+// of a step take at most: of embedding rows and experts only those that it touches.
+func memory(spec *Spec, m *nn.Model) (state, gradients int64) {
+	a := m.Account(spec.Train.Loss)
+	state = 3 * 4 * int64(a.Stored)
+	state += 16 * int64(m.V) // clocks and counts of updates
+	tokens := spec.Train.StepTokens
+	gradients = int64(a.Stored - a.ExpertsStored - m.V*a.EmbeddingRow)
+	gradients += int64(a.EmbeddingRow) * int64(nn.MostRows(m, spec.Train.Loss, tokens))
+	if a.ExpertsStored > 0 {
+		expert := int64(a.ExpertsActive / m.MoE.TopK) // in all layers
+		experts := int64(a.ExpertsStored) / expert
+		state += 24 * experts * int64(len(m.MoE.Layers))
+		gradients += expert * int64(nn.MostExperts(m, tokens))
+	}
+	return state, 4 * gradients
 }
 
 // randomSpeed is tokens a second of training m on random windows.
@@ -146,12 +165,13 @@ func randomSpeed(ctx context.Context, spec *Spec, m *nn.Model) (float64, error) 
 	rows := nn.NewRows(m, spec.Train.Loss, counts, n)
 	a := nn.NewActivations(m, n, true)
 	o := optim.New(spec.Train.Optimizer, m)
+	a.BeforeExperts = o.CatchUpExperts
 	step := func() {
 		rows.Plan(b, rng)
 		m.Forward(a, b)
 		m.Loss(a, b, rows)
 		m.Backward(a, b, rows)
-		o.Step(rows, spec.Train.Optimizer.LR)
+		o.Step(a, rows, spec.Train.Optimizer.LR)
 	}
 	step()
 	start, steps := time.Now(), 0

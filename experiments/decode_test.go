@@ -40,7 +40,7 @@ func TestErrorsOfASpec(t *testing.T) {
 		{"key that is no name", minimal + "? [a]\n: b\n", "exp.yaml:7: a key must be a name, got a list"},
 
 		{"by spelling", minimal + "modle: {}\n",
-			`exp.yaml:7: unknown key "modle" at the top level; did you mean "model"? valid keys: name, notes, tags, base, seed, budget, corpus, model, train, probes`},
+			`exp.yaml:7: unknown key "modle" at the top level; did you mean "model"? valid keys: name, notes, tags, base, seed, budget, corpus, model, grow, train, probes`},
 		{"by meaning", minimal + "train:\n  optimizer:\n    lerning_rate: 1e-3\n",
 			`exp.yaml:9: unknown key "lerning_rate" in train.optimizer; did you mean "lr"? valid keys: lr, min_ratio, warmup_steps, beta1, beta2, eps, weight_decay, norm_decay, clip_norm`},
 		{"beginning of a word", minimal + "train:\n  loss: {neg: 4}\n",
@@ -83,7 +83,7 @@ func TestErrorsOfASpec(t *testing.T) {
 		{"enumeration in a list", minimal + "model:\n  layers:\n    - lin\n    - gru\n", `exp.yaml:10: model.layers[1]: unknown value "gru"; valid values: swa, lin`},
 
 		{"all at once", "name: a\nbudget: 1M\nsede: 1\ncorpus:\n  sources:\n    - {name: go, kind: gotre}\ntrain: {loss: {power: 3}}\n",
-			`exp.yaml:3: unknown key "sede" at the top level; did you mean "seed"? valid keys: name, notes, tags, base, seed, budget, corpus, model, train, probes` + "\n" +
+			`exp.yaml:3: unknown key "sede" at the top level; did you mean "seed"? valid keys: name, notes, tags, base, seed, budget, corpus, model, grow, train, probes` + "\n" +
 				`exp.yaml:6: corpus.sources[0].kind: unknown value "gotre"; did you mean "gotree"? valid values: gotree, tree, text, jsonl` + "\n" +
 				"exp.yaml:7: train.loss.power: 3 is outside [0,2]"},
 	} {

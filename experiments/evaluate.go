@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 
 	"harness/corpus"
 	"harness/diagnostics"
@@ -96,8 +97,7 @@ func (e *evaluator) bitsPerByte(l nn.Loss) float64 {
 
 // model is the trained model as it would be exported now.
 func (e *evaluator) model() *nn.Model {
-	e.t.opt.Effective(e.table)
-	return e.t.model.WithEmbedding(e.table)
+	return e.t.opt.Effective(e.table)
 }
 
 // validate is the exact full-softmax loss on the validation text, whole and by source.
@@ -134,6 +134,24 @@ func (e *evaluator) probe(ctx context.Context) ([]probes.Result, error) {
 func (e *evaluator) generate(ctx context.Context) ([]probes.Generation, error) {
 	p := e.t.spec.Probes
 	return probes.Generations(ctx, e.model(), e.prompts, p.PromptTokens, p.NewTokens, []int32{corpus.EOT})
+}
+
+// grown makes room for a model that has grown.
+func (e *evaluator) grown() {
+	e.acts = nn.NewActivations(e.t.model, e.t.spec.Train.StepTokens, false)
+}
+
+// ablate measures on the validation text what routing otherwise costs.
+func (e *evaluator) ablate(ctx context.Context) ([]diagnostics.Ablation, error) {
+	if len(e.t.spec.Model.MoE.Layers) == 0 {
+		return nil, nil
+	}
+	var batches []nn.Batch
+	for _, v := range e.validation {
+		batches = append(batches, v.batches...)
+	}
+	rng := rand.New(rand.NewPCG(uint64(e.t.spec.Seed), 3))
+	return diagnostics.RoutingAblations(ctx, e.model(), e.acts, batches, e.t.spec.Train.Sequence, rng)
 }
 
 // inside measures norm gains and branches on one validation batch.

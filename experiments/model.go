@@ -53,29 +53,31 @@ func LoadTrained(ctx context.Context, store, ref, kernels string) (_ *Trained, e
 	if t.Checkpoint, t.Skipped, err = checkpoint.Latest(checkpointDir(s, run.ID)); err != nil {
 		return nil, fmt.Errorf("run %s (%s): %w", run.Name, run.ID, err)
 	}
-	f, err := checkpoint.Read(t.Checkpoint)
+	h, err := checkpoint.ReadHeader(t.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	if kernels == "" {
-		kernels = f.Meta[metaKernels]
+		kernels = h.Meta[metaKernels]
 	}
 	k, err := amx.Select(kernels)
 	if err != nil {
 		return nil, fmt.Errorf("%w; --kernels chooses another set", err)
 	}
 	t.Kernels = k.Name
-	if t.Step, err = strconv.ParseInt(f.Meta[metaStep], 10, 64); err != nil {
-		return nil, fmt.Errorf("%s: step %q", f.Path, f.Meta[metaStep])
+	if t.Step, err = strconv.ParseInt(h.Meta[metaStep], 10, 64); err != nil {
+		return nil, fmt.Errorf("%s: step %q", h.Path, h.Meta[metaStep])
 	}
-	t.Model = nn.New(spec.Model, t.Tokenizer.Vocab(), k)
-	opt := optim.New(spec.Train.Optimizer, t.Model)
-	if err := restoreState(t.Model, opt, f); err != nil {
+	grown, err := growth(spec, h)
+	if err != nil {
 		return nil, err
 	}
-	table := make([]float32, len(t.Model.Embedding.Data))
-	opt.Effective(table)
-	t.Model = t.Model.WithEmbedding(table)
+	t.Model = nn.New(spec.Model, t.Tokenizer.Vocab(), k, grown...)
+	opt := optim.New(spec.Train.Optimizer, t.Model)
+	if err := loadModel(t.Model, opt, t.Checkpoint); err != nil {
+		return nil, err
+	}
+	t.Model = opt.Effective(make([]float32, len(t.Model.Embedding.Data)))
 	return t, nil
 }
 

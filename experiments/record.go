@@ -24,6 +24,7 @@ func (a *attempt) record(learningRate float64) {
 	}
 	a.rec.Metric("gradient_norm", step, tokens, w.norm[0]/float64(w.steps[0]))
 	a.rec.Metric("learning_rate", step, tokens, learningRate)
+	a.recordRouters(step, tokens)
 	w.clear()
 	a.rec.Metric("throughput", step, tokens, a.speed(step-a.recorded.step, a.trained-a.recorded.trained))
 	a.recorded.step, a.recorded.trained = step, a.trained
@@ -104,6 +105,10 @@ func (a *attempt) probe(ctx context.Context) error {
 	a.rec.Table(runs.Table{Step: step, Name: "branches", Columns: []string{"branch", "share of the stream"}, Rows: branchRows(branches)})
 	for _, b := range branches {
 		a.rec.Metric(branchShare+b.Name, step, tokens, b.Share)
+	}
+	a.routerTables(step)
+	if step == a.t.total {
+		return a.ablate(ctx)
 	}
 	return nil
 }

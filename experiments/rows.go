@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -17,14 +18,36 @@ import (
 // adds to the body (derived from its two published totals).
 const publishedReadoutRows = 68
 
-// Published totals of the released dense model (paper, section 2).
-const (
-	publishedActive = 3_315_552
-	publishedStored = 7_492_448
-)
+// publishedTotals are those of a released model (paper, section 2).
+type publishedTotals struct {
+	active, stored int
+	assumed        string // what our reading of the shape takes for granted
+}
+
+// published finds the released model that has the spec's shape.
+func published(c nn.Config) (p publishedTotals, ok bool) {
+	if c.DModel != 256 || len(c.Layers) != 6 || c.Heads != 2 || c.HeadWidth != 32 || c.StateWidth != 32 || c.DFF != 640 {
+		return p, false
+	}
+	x := c.MoE
+	switch isMixture := slices.Equal(x.Layers, []int{0, 3, 5}) && x.TopK == 4 && x.DFF == 160; {
+	case len(x.Layers) == 0:
+		return publishedTotals{3_315_552, 7_492_448, ""}, true
+	case isMixture && x.Experts == 256 && x.SharedWidth() == 160:
+		return publishedTotals{3_316_320, 100_956_515, unpublished(513)}, true
+	case isMixture && x.Experts == 64 && x.SharedWidth() == 160:
+		return publishedTotals{3_315_744, 30_029_420, unpublished(260)}, true
+	}
+	return p, false
+}
+
+// unpublished is what the released mixtures are read to hold.
+func unpublished(left int) string {
+	return fmt.Sprintf("assumed: one expert's size a layer that is always on and that \"active\" leaves out; of the %d more parameters a layer that the published total has, our first-block vector may be 256, the rest is unexplained", left)
+}
 
 // accountRows spells out the parameter accounting, and compares it with the
-// published totals where the shape is the released one.
+// published totals where the shape is a released one.
 func accountRows(a nn.Account, s *Spec) [][]string {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	scored := func(rows int) string {
@@ -34,35 +57,52 @@ func accountRows(a nn.Account, s *Spec) [][]string {
 	if s.Train.Loss.Kind == nn.SampledSoftmax {
 		training = "at most " + scored(a.RowsTraining) + ": the step's negatives; its targets come on top"
 	}
-	rows := [][]string{
-		{"body", count(a.Body), "mixers, MLPs and norms that every token passes through"},
-		{"router", count(a.Router), "none: the model is dense"},
-		{"experts active", count(a.ExpertsActive), "none: the model is dense"},
-		{"scored in training", count(a.RowsTraining * a.EmbeddingRow), training},
-		{"scored in generation", count(a.RowsGeneration * a.EmbeddingRow), scored(a.RowsGeneration) + ": every row, for every token"},
-		{"stored", count(a.Stored), "body and embedding, which is also the readout"},
+	rows := [][]string{{"body", count(a.Body), "mixers, MLPs and norms that every token passes through"}}
+	if x := s.Model.MoE; a.ExpertsStored > 0 {
+		if a.Shared > 0 {
+			rows = append(rows, []string{"shared experts", count(a.Shared), "every token passes through them too"})
+		}
+		rows = append(rows,
+			[]string{"router", count(a.Router), fmt.Sprintf("with the first-block vectors; acts once per block of %d tokens", a.RouteBlock)},
+			[]string{"experts active", count(a.ExpertsActive), fmt.Sprintf("%d experts of %s, in each of %d layers", x.TopK, humanize.Comma(int64(x.TopK)*int64(a.ExpertsStored)/int64(a.ExpertsActive)), len(x.Layers))},
+			[]string{"experts stored", count(a.ExpertsStored), "all routed experts"})
+	} else {
+		rows = append(rows,
+			[]string{"router", "0", "none: the model is dense"},
+			[]string{"experts active", "0", "none: the model is dense"})
 	}
-	if !releasedDense(a, s.Model) {
+	rows = append(rows,
+		[]string{"scored in training", count(a.RowsTraining * a.EmbeddingRow), training},
+		[]string{"scored in generation", count(a.RowsGeneration * a.EmbeddingRow), scored(a.RowsGeneration) + ": every row, for every token"},
+		[]string{"stored", count(a.Stored), "all of the above but what is scored, and the embedding, which is also the readout"})
+	p, ok := published(s.Model)
+	if !ok {
 		return rows
 	}
-	active := a.Body + publishedReadoutRows*a.EmbeddingRow
+	active, how := a.Body+a.ExpertsActive+publishedReadoutRows*a.EmbeddingRow, "body"
+	if a.ExpertsStored > 0 { // router rows alone: E*D weights in a block of 256
+		per := len(s.Model.MoE.Layers) * s.Model.MoE.Experts * s.Model.DModel / a.RouteBlock
+		active, how = active+per, fmt.Sprintf("body + active experts + %d router weights (a router's over a block)", per)
+	}
+	stored := fmt.Sprintf("ours %s (difference %s): %s", count(a.Stored), count(a.Stored-p.stored), vocabularyNote(a, p.stored))
+	if p.assumed != "" {
+		stored += "; " + p.assumed
+	}
 	return append(rows,
-		[]string{"published active", count(publishedActive), fmt.Sprintf("ours %s = body + %d readout rows (difference %d): the published count scores %d rows, a generated token scores %s",
-			count(active), publishedReadoutRows, active-publishedActive, publishedReadoutRows, count(a.RowsGeneration))},
-		[]string{"published stored", count(publishedStored), fmt.Sprintf("ours %s (difference %s): %s", count(a.Stored), count(a.Stored-publishedStored), vocabularyNote(a))})
+		[]string{"published active", count(p.active), fmt.Sprintf("ours %s = %s + %d readout rows (difference %d): the published count scores %d rows, a generated token scores %s",
+			count(active), how, publishedReadoutRows, active-p.active, publishedReadoutRows, count(a.RowsGeneration))},
+		[]string{"published stored", count(p.stored), stored})
 }
 
 // vocabularyNote explains a difference in stored parameters.
-func vocabularyNote(a nn.Account) string {
-	if a.Stored == publishedStored {
+func vocabularyNote(a nn.Account, published int) string {
+	switch {
+	case a.Stored == published:
 		return "the same"
+	case a.RowsGeneration == 16_384:
+		return "of the same vocabulary"
 	}
 	return fmt.Sprintf("a vocabulary of %s instead of 16,384", humanize.Comma(int64(a.RowsGeneration)))
-}
-
-// releasedDense reports whether the body is the released dense shape.
-func releasedDense(a nn.Account, c nn.Config) bool {
-	return c.DModel == 256 && a.Body == publishedActive-publishedReadoutRows*256
 }
 
 // modelLine is a model's shape in a line.
@@ -71,7 +111,15 @@ func modelLine(c nn.Config) string {
 	for _, l := range c.Layers {
 		mixers = append(mixers, string(l))
 	}
-	return fmt.Sprintf("d_model %d, %s, d_ff %d %s, window %d", c.DModel, strings.Join(mixers, " "), c.DFF, c.Activation, c.Window)
+	line := fmt.Sprintf("d_model %d, %s, d_ff %d %s, window %d", c.DModel, strings.Join(mixers, " "), c.DFF, c.Activation, c.Window)
+	if x := c.MoE; len(x.Layers) > 0 {
+		line += fmt.Sprintf("; mixtures in layers %s: %d experts of %d, top %d, %s of %d tokens",
+			strings.Trim(fmt.Sprint(x.Layers), "[]"), x.Experts, x.DFF, x.TopK, x.Statistic, x.RouteBlock)
+		if x.Shared > 0 {
+			line += fmt.Sprintf(", %d shared (%d wide together)", x.Shared, x.SharedWidth())
+		}
+	}
+	return line
 }
 
 // fewDocuments is how many held-out documents a source should have before its

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"harness/amx"
 	"harness/corpus"
 	"harness/nn"
@@ -153,6 +155,11 @@ func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, g := range spec.Grow {
+		if (total-1)*int64(spec.Train.StepTokens) < g.At {
+			o.note(fmt.Sprintf("the budget ends before the growth to %d experts at %s tokens", g.Experts, humanize.Comma(g.At)))
+		}
+	}
 	provenance := runs.Provenance(o.Command)
 	w.describe(provenance, t.model)
 	provenance[metaSteps] = strconv.FormatInt(total, 10)
@@ -245,14 +252,7 @@ func (w *workplace) restoreLatest(t *trainer, runID string) error {
 	if err != nil {
 		return err
 	}
-	f, err := checkpoint.Read(path)
-	if err != nil {
-		return err
-	}
-	if f.Meta[metaRun] != runID {
-		return fmt.Errorf("%s belongs to run %q, not to %q", path, f.Meta[metaRun], runID)
-	}
-	return t.restore(f)
+	return t.restore(path, runID)
 }
 
 const tokenizerFile = "tokenizer.json"
@@ -266,7 +266,7 @@ func checkpointDir(s *runs.Store, runID string) string {
 func (w *workplace) describe(p map[string]string, model *nn.Model) {
 	account := model.Account(w.spec.Train.Loss)
 	p["parameters"] = strconv.Itoa(account.Stored)
-	p["body_parameters"] = strconv.Itoa(account.Body)
+	p["body_parameters"] = strconv.Itoa(account.Body + account.Shared + account.ExpertsActive)
 	p["model"] = modelLine(w.spec.Model)
 	m := amx.DetectMachine()
 	p["cpu"] = m.CPUModel

@@ -25,6 +25,7 @@ type Spec struct {
 	Budget Budget        `yaml:"budget" required:"true" doc:"how long to train: tokens (259M, 4.91B) or wall clock (90s, 9h)"`
 	Corpus corpus.Config `yaml:"corpus" doc:"which text and tasks become batches"`
 	Model  nn.Config     `yaml:"model" doc:"the shape of the model"`
+	Grow   []nn.Growth   `yaml:"grow" doc:"when the mixtures of experts get more experts, and how"`
 	Train  Train         `yaml:"train" doc:"how the model is trained"`
 	Probes probes.Config `yaml:"probes" doc:"what is asked of a checkpoint, and when"`
 

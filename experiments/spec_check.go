@@ -85,6 +85,7 @@ func (d *decoder) check(s *Spec) {
 	}
 	d.checkTrain(s)
 	d.checkModel(s)
+	d.checkMoE(s)
 	d.checkSources(s.Corpus)
 	d.checkTasks(s.Corpus)
 	d.checkNames(s.Corpus)

@@ -57,7 +57,7 @@ func TestErrorsOfOverrides(t *testing.T) {
 	for _, c := range []struct{ override, want string }{
 		{"train.optimizer.lerning_rate=1", `unknown key "lerning_rate" in train.optimizer; did you mean "lr"? valid keys: lr, min_ratio, warmup_steps, beta1, beta2, eps, weight_decay, norm_decay, clip_norm`},
 		{"train.loss={knd: full}", `unknown key "knd" in train.loss; did you mean "kind"? valid keys: kind, negatives, power, floor`},
-		{"lr=1", `unknown key "lr" at the top level; it belongs in train.optimizer; valid keys: name, notes, tags, base, seed, budget, corpus, model, train, probes`},
+		{"lr=1", `unknown key "lr" at the top level; it belongs in train.optimizer; valid keys: name, notes, tags, base, seed, budget, corpus, model, grow, train, probes`},
 		{"train.optimizer.lr", "want key.path=value"},
 		{"=1", `"" is not a key path such as train.optimizer.lr or corpus.sources[0].path`},
 		{"train..lr=1", `"train..lr" is not a key path such as train.optimizer.lr or corpus.sources[0].path`},

@@ -242,6 +242,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(minimal, "train.optimizer.lr=1e-3")
 	f.Add(withPaths, "corpus.sources[0].max_bytes=1MB")
 	f.Add(withTasks, "corpus.tasks.shift.max=12")
+	f.Add(withMoE, "grow[0].experts=32")
 	f.Add(string(Template()), "model.layers[0]=lin")
 	f.Add("a: &a [*a]\n", "corpus.phases=[{until: 1, weights: {go: 1}}]")
 	f.Add("? {}\n: - \n", "=")

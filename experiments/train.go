@@ -35,14 +35,41 @@ func newTrainer(spec *Spec, c *corpus.Corpus, k *amx.Kernels, total int64) (*tra
 		return nil, err
 	}
 	m := nn.New(spec.Model, c.Tokenizer.Vocab(), k)
-	t := &trainer{spec: spec, corpus: c, sampler: sampler, model: m, total: total, window: newWindow(len(c.Mixture)), pcg: rand.NewPCG(0, 0)}
+	t := &trainer{spec: spec, corpus: c, sampler: sampler, total: total, window: newWindow(len(c.Mixture), len(spec.Model.MoE.Layers)), pcg: rand.NewPCG(0, 0)}
 	t.rng = rand.New(t.pcg)
 	t.reseed("init", 0)
 	m.Init(t.rng)
-	t.opt = optim.New(spec.Train.Optimizer, m)
+	t.build(m)
 	t.rows = nn.NewRows(m, spec.Train.Loss, c.Counts(), spec.Train.StepTokens)
-	t.acts = nn.NewActivations(m, spec.Train.StepTokens, true)
 	return t, nil
+}
+
+// build makes what stands around the model m: a new optimizer and workspace.
+func (t *trainer) build(m *nn.Model) {
+	t.use(m, optim.New(t.spec.Train.Optimizer, m))
+}
+
+func (t *trainer) use(m *nn.Model, o *optim.AdamW) {
+	t.model, t.opt = m, o
+	t.acts = nn.NewActivations(m, t.spec.Train.StepTokens, true)
+	t.acts.BeforeExperts = o.CatchUpExperts
+}
+
+// growthDue is the growth step to take before the next training step, if there is one.
+func (t *trainer) growthDue() (g nn.Growth, due bool) {
+	n := len(t.model.Grown())
+	if n == len(t.spec.Grow) || t.tokens() < t.spec.Grow[n].At {
+		return g, false
+	}
+	return t.spec.Grow[n], true
+}
+
+// grow takes a growth step. It is a pure function of the trainer's state, as a
+// training step is: a resume from before takes it again.
+func (t *trainer) grow(g nn.Growth) {
+	t.reseed("grow", int64(len(t.model.Grown())))
+	m := t.model.Grow(g, t.rng)
+	t.use(m, t.opt.Grow(m))
 }
 
 // reseed starts the random stream of one purpose at one step.
@@ -102,9 +129,11 @@ func (t *trainer) advance() stepResult {
 		return r
 	}
 	t.model.Backward(t.acts, b, t.rows)
-	if r.gradientNorm = t.opt.Step(t.rows, r.learningRate); r.finite() {
+	if r.gradientNorm = t.opt.Step(t.acts, t.rows, r.learningRate); r.finite() {
 		t.step++
 		t.acts.PositionLosses(func(at int, nats float32) { t.window.add(int(batch.Sources[at]), nats) })
+		t.model.ObserveLoad(t.acts)
+		t.window.addRouters(t.model, t.acts)
 		t.window.norm[0] += r.gradientNorm
 		t.window.steps[0]++
 	}

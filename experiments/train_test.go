@@ -89,10 +89,11 @@ func TestAStepReadsRowsWithTheirDecayApplied(t *testing.T) {
 	lazy.advanceBy(12)
 	settled.advanceBy(12)
 	s := settled.opt.State()
-	before := owing(s.Clock[0], s.RowClock)
+	before := owing(s.Clock[0], s.Lazy[0].Clock)
+	rowClock := s.Lazy[0].Clock
 	settled.opt.Effective(settled.model.Embedding.Data)
-	for i := range s.RowClock {
-		s.RowClock[i] = s.Clock[0]
+	for i := range rowClock {
+		rowClock[i] = s.Clock[0]
 	}
 	got, want := lazy.advanceBy(1), settled.advanceBy(1)
 	late := 0
@@ -125,12 +126,12 @@ func TestTheEvaluatorReadsTheEffectiveEmbedding(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := tr.opt.State()
-	if len(owing(s.Clock[0], s.RowClock)) == 0 {
+	if len(owing(s.Clock[0], s.Lazy[0].Clock)) == 0 {
 		t.Fatal("no row owes decay: the test shows nothing")
 	}
 	raw := append([]float32(nil), tr.model.Embedding.Data...)
 	m := e.model()
-	equalTo(t, "the evaluated model", m.Embedding.Data, effective(raw, s.Clock[0], s.RowClock))
+	equalTo(t, "the evaluated model", m.Embedding.Data, effective(raw, s.Clock[0], s.Lazy[0].Clock))
 	if m.Params()[0] != m.Embedding {
 		t.Error("the evaluated model lists another embedding than it reads")
 	}

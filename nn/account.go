@@ -5,9 +5,12 @@ import "harness/amx"
 // Account is what a model's size can honestly mean, each its own figure. Counts
 // are taken from the tensors that exist.
 type Account struct {
-	Body           int // parameters a token passes through besides embedding rows: mixers, MLPs, norms
-	Router         int // router weights (none in a dense model)
-	ExpertsActive  int // expert parameters that act on a token (none in a dense model)
+	Body           int // parameters every token passes through besides embedding rows: mixers, MLPs, norms
+	Shared         int // of shared experts, which every token passes through too
+	Router         int // router rows and first-block vectors, which act once per block of tokens
+	ExpertsActive  int // of the k routed experts that act on a token
+	ExpertsStored  int // of all routed experts
+	RouteBlock     int // tokens that share one routing; 0 in a dense model
 	RowsTraining   int // embedding rows scored per step in training
 	RowsGeneration int // embedding rows scored per generated token
 	EmbeddingRow   int // parameters of one row, D
@@ -19,9 +22,25 @@ func (m *Model) Account(loss LossConfig) Account {
 	a := Account{RowsTraining: m.V, RowsGeneration: m.V, EmbeddingRow: m.DModel}
 	for _, p := range m.params {
 		a.Stored += len(p.Data)
-		if p.Kind != Embedding {
+		switch p.Kind {
+		case Embedding:
+		case Router, Vector:
+			a.Router += len(p.Data)
+		case Expert:
+			a.ExpertsStored += len(p.Data)
+			a.ExpertsActive += m.MoE.TopK * p.row()
+		default:
 			a.Body += len(p.Data)
 		}
+	}
+	for i := range m.Layers {
+		if l := &m.Layers[i]; l.Mixture != nil && l.dense() > 0 {
+			a.Shared += len(l.GateUp.Data) + len(l.Down.Data)
+		}
+	}
+	a.Body -= a.Shared
+	if a.Router > 0 {
+		a.RouteBlock = m.MoE.RouteBlock
 	}
 	if loss.Kind == SampledSoftmax {
 		a.RowsTraining = min(m.V, loss.Negatives)
@@ -29,8 +48,18 @@ func (m *Model) Account(loss LossConfig) Account {
 	return a
 }
 
-// TrainFLOP is the floating-point work of one training token: 6 per body
-// parameter, 6 per scored readout element, and the mixers' own products over
+// PerToken is the number of parameters, embedding rows aside, that multiply a token;
+// the router's count as their share of a block.
+func (a Account) PerToken() float64 {
+	n := float64(a.Body + a.Shared + a.ExpertsActive)
+	if a.RouteBlock > 0 {
+		n += float64(a.Router) / float64(a.RouteBlock)
+	}
+	return n
+}
+
+// TrainFLOP is the floating-point work of one training token: 6 per parameter that
+// acts on it, 6 per scored readout element, and the mixers' own products over
 // windows and chunks (3 times their forward). It counts every position as having a
 // target and every negative as a column of its own, which draws with repetition are
 // not: TrainFLOPScoring takes what was scored.
@@ -52,5 +81,5 @@ func (m *Model) TrainFLOPScoring(elements float64) float64 {
 		s := float64(m.StateWidth)
 		mixers += 2*amx.LinearChunk*(s+hd) + 4*s*hd
 	}
-	return 6*float64(m.Account(LossConfig{}).Body) + 6*elements + 3*mixers
+	return 6*m.Account(LossConfig{}).PerToken() + 6*elements + 3*mixers
 }

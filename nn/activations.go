@@ -13,6 +13,13 @@ type Activations struct {
 	Hidden  []float32 // [N,D] final normed hidden state
 	DHidden []float32 // [N,D] its gradient, written by Loss
 
+	// BeforeExperts, if set, is called in training with the experts of a layer that the
+	// batch uses, ascending, before they are read: the optimizer applies decay that is due.
+	BeforeExperts func(layer int, experts []int32)
+	// Reroute, if set, may change the experts chosen in a layer; the gates stay. Diagnostics
+	// ask with it what a choice is worth.
+	Reroute func(layer int, blocks []Block, r *Routing)
+
 	n        int
 	maxN     int
 	training bool
@@ -21,6 +28,7 @@ type Activations struct {
 	rstd     []float32 // [N] of the final norm
 	pos      []int32   // [N] position of a token within its segment
 	cos, sin []float32 // rotary tables [maxPos, dh/2]
+	mixtureScratch
 
 	// Backward and scratch.
 	dX       []float32 // [N,D]
@@ -28,7 +36,7 @@ type Activations struct {
 	dHead    []float32 // [N,H*dh]
 	dIn      []float32 // [N, widest In]
 	normed   []float32 // [tokenBlock,D] normed input of a block, or its gradient
-	hidden   []float32 // [tokenBlock,F] what Down reads of a block, or its gradient
+	hidden   []float32 // [tokenBlock, widest F] what Down reads of a block, or its gradient
 	slots    []int32   // [N]
 	operands operands
 	readout  readoutScratch
@@ -40,6 +48,7 @@ type layerCache struct {
 	in []float32 // [N, In] output of the In projection, after the rotary
 	swaCache
 	linCache
+	mixtureCache
 }
 
 type blockCache struct {
@@ -62,7 +71,7 @@ type linCache struct {
 // NewActivations allocates a workspace for at most maxTokens tokens a batch.
 // Without training, layers share their caches and Backward may not follow.
 func NewActivations(m *Model, maxTokens int, training bool) *Activations {
-	n, d, f, hd := maxTokens, m.DModel, m.DFF, m.Heads*m.HeadWidth
+	n, d, f, hd := maxTokens, m.DModel, m.widest(), m.Heads*m.HeadWidth
 	block := min(n, tokenBlock)
 	f32 := amx.Floats
 	a := &Activations{maxN: maxTokens, training: training,
@@ -73,10 +82,15 @@ func NewActivations(m *Model, maxTokens int, training bool) *Activations {
 		widest = max(widest, l.In.Shape[1])
 	}
 	var shared layerCache
-	for _, l := range m.Layers {
+	for i := range m.Layers {
+		l := &m.Layers[i]
 		if shared.x == nil || training {
+			width := f
+			if training {
+				width = l.dense()
+			}
 			shared.blockCache = blockCache{x: f32(n * d), x2: f32(n * d), rstd: f32(n), rstd2: f32(n),
-				mixed: f32(n * hd), gateUp: f32((a.kept(n-block) + block) * 2 * f)}
+				mixed: f32(n * hd), gateUp: f32((a.kept(n-block) + block) * 2 * width)}
 			shared.in = f32(n * widest)
 		}
 		switch {
@@ -86,8 +100,10 @@ func NewActivations(m *Model, maxTokens int, training bool) *Activations {
 			shared.linCache = linCache{head: f32(n * hd), headNormed: f32(n * hd), headRstd: f32(n * m.Heads),
 				states: f32(m.statesSize(n))}
 		}
+		shared.mixtureCache = a.newMixtureCache(m, i, shared.mixtureCache)
 		a.layers = append(a.layers, shared)
 	}
+	a.mixtureScratch = newMixtureScratch(m, n, training)
 	a.cos, a.sin = rotaryTables(maxTokens, m.HeadWidth, m.RopeBase)
 	if training {
 		m.allocGrads()
@@ -111,6 +127,9 @@ func (a *Activations) begin(m *Model, b Batch) {
 			a.pos[i] = int32(i - lo)
 		}
 	})
+	if len(m.MoE.Layers) > 0 {
+		a.grid(m, b)
+	}
 }
 
 // after is the residual stream that block i leaves. Where layers share a cache,
@@ -157,6 +176,10 @@ func (a *Activations) Residuals(m *Model, f func(name string, before, after []fl
 	for i := range a.layers {
 		c := &a.layers[i]
 		f(fmt.Sprintf("layers.%d.%s", i, m.Layers[i].Mixer), c.x[:size], c.x2[:size])
-		f(fmt.Sprintf("layers.%d.mlp", i), c.x2[:size], a.after(i)[:size])
+		ffn := "mlp"
+		if m.Layers[i].Mixture != nil {
+			ffn = "moe"
+		}
+		f(fmt.Sprintf("layers.%d.%s", i, ffn), c.x2[:size], a.after(i)[:size])
 	}
 }

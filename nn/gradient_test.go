@@ -149,18 +149,32 @@ func TestGradients(t *testing.T) {
 // Fast kernels must give the reference's loss and gradients on the same model.
 func TestFastKernelsAgreeOnTheWholeModel(t *testing.T) {
 	cfg := Config{DModel: 64, Layers: []Mixer{Lin, SWA}, DFF: 96, Activation: ReLU2, Heads: 2, HeadWidth: 32, StateWidth: 32, Window: 48, RopeBase: 100}
+	t.Run("dense", func(t *testing.T) { fastKernelsAgree(t, cfg) })
+	cfg.MoE = MoE{Layers: []int{0, 1}, Experts: 8, TopK: 2, DFF: 48, Shared: 1, SharedDFF: 32, RouteBlock: 32, Statistic: PrefixMean, Balance: 0.01}
+	t.Run("mixture", func(t *testing.T) { fastKernelsAgree(t, cfg) })
+	t.Run("mixture after a split", func(t *testing.T) { fastKernelsAgree(t, cfg, Growth{Experts: 16, Method: Split}) })
+}
+
+func fastKernelsAgree(t *testing.T, cfg Config, grown ...Growth) {
 	b := packedBatch(500, rng(30), 100, 3, 153)
+	var routed []int32
 	var losses []float64
 	var grads [][]float64
 	for _, k := range kernelSets(t) {
-		m := randomModel(cfg, 500, k, 31)
+		m := randomModel(cfg, 500, k, 31, grown...)
+		unevenLoad(m)
 		a := NewActivations(m, len(b.Tokens), true)
 		rows := NewRows(m, LossConfig{Kind: FullSoftmax}, nil, len(b.Tokens))
 		gradients(m, a, b, rows)
+		if got := choices(a); routed == nil {
+			routed = got
+		} else if !slices.Equal(got, routed) {
+			t.Errorf("%s: other experts than the reference's", k.Name)
+		}
 		losses = append(losses, trainLoss(m, a, b, rows))
 		var all []float64
 		for _, p := range m.Params() {
-			g := gradientOf(p, rows)
+			g := mixtureGradientOf(m, a, p, rows)
 			if len(grads) > 0 {
 				want := grads[0][len(all) : len(all)+len(g)]
 				num, den := 0.0, 0.0
@@ -169,8 +183,13 @@ func TestFastKernelsAgreeOnTheWholeModel(t *testing.T) {
 					den += want[i] * want[i]
 				}
 				// Sums of a few hundred float32 products: relative error some 1e-6, squared. A
-				// format's error passes ten products or so, and they amplify it.
-				if e := k.Arithmetic.GemmError(); num > max(1e-9, 100*e*e)*den {
+				// format's error passes ten products or so, and they amplify it; in a router's
+				// gradient, of differences between experts, most of the value cancels as well.
+				e, passed := k.Arithmetic.GemmError(), 100.0
+				if p.Kind == Router || p.Kind == Vector {
+					passed = 1000
+				}
+				if num > max(1e-9, passed*e*e)*den {
 					t.Errorf("%s, %s: normalised squared error of the gradient %.3g", k.Name, p.Name, num/den)
 				}
 			}
@@ -185,56 +204,73 @@ func TestFastKernelsAgreeOnTheWholeModel(t *testing.T) {
 
 // A second step's gradients owe nothing to the first's.
 func TestBackwardOverwritesGradients(t *testing.T) {
-	for _, loss := range []LossConfig{{Kind: FullSoftmax}, {Kind: SampledSoftmax, Negatives: 16, Power: 0.75, Floor: 1}} {
-		m := randomModel(tinyConfig(), tinyVocab, amx.Reference(), 43)
-		b := packedBatch(tinyVocab, rng(44), 100, 20)
-		a := NewActivations(m, len(b.Tokens), true)
-		rows := NewRows(m, loss, make([]int64, tinyVocab), len(b.Tokens))
-		var first [][]float64
-		for step := range 2 {
-			gradients(m, a, b, rows)
-			for i, p := range m.Params() {
-				g := gradientOf(p, rows)
-				if step == 0 {
-					first = append(first, g)
-				} else if !slices.Equal(g, first[i]) {
-					t.Errorf("%s, %s: another gradient the second time", loss.Kind, p.Name)
+	for _, cfg := range []Config{tinyConfig(), tinyMixture()} {
+		for _, loss := range []LossConfig{{Kind: FullSoftmax}, {Kind: SampledSoftmax, Negatives: 16, Power: 0.75, Floor: 1}} {
+			m := randomModel(cfg, tinyVocab, amx.Reference(), 43)
+			b := packedBatch(tinyVocab, rng(44), 100, 20)
+			a := NewActivations(m, len(b.Tokens), true)
+			rows := NewRows(m, loss, make([]int64, tinyVocab), len(b.Tokens))
+			var first [][]float64
+			for step := range 2 {
+				gradients(m, a, b, rows)
+				for i, p := range m.Params() {
+					g := mixtureGradientOf(m, a, p, rows)
+					if step == 0 {
+						first = append(first, g)
+					} else if !slices.Equal(g, first[i]) {
+						t.Errorf("%s, %s: another gradient the second time", loss.Kind, p.Name)
+					}
 				}
 			}
 		}
 	}
 }
 
-// TestTrainingStepAllocatesNothing: nor does a step with longer documents or more
-// columns than any before it.
+// TestTrainingStepAllocatesNothing: nor does a step with longer documents, more
+// columns or more experts than any before it.
 func TestTrainingStepAllocatesNothing(t *testing.T) {
-	const vocab, tokens = 3000, 300
 	cfg := tinyConfig()
 	cfg.DModel = 64
-	short := packedBatch(vocab, rng(41), slices.Repeat([]int{20}, tokens/20)...)
-	for i := range short.Targets {
-		short.Targets[i] = short.Targets[0] // few columns
+	t.Run("dense", func(t *testing.T) { stepAllocatesNothing(t, cfg) })
+	cfg.MoE = MoE{Layers: []int{0, 1}, Experts: 40, TopK: 2, DFF: 24, Shared: 1, RouteBlock: 16, Statistic: WindowMean, Balance: 0.01}
+	t.Run("mixture", func(t *testing.T) { stepAllocatesNothing(t, cfg) })
+	cfg.MoE.Statistic = PrefixMean
+	t.Run("mixture after a split", func(t *testing.T) { stepAllocatesNothing(t, cfg, Growth{Experts: 80, Method: Split}) })
+}
+
+func stepAllocatesNothing(t *testing.T, cfg Config, grown ...Growth) {
+	const vocab, tokens = 3000, 300
+	first := packedBatch(vocab, rng(41), slices.Repeat([]int{10}, tokens/10)...) // routes nothing
+	for i := range first.Targets {
+		first.Targets[i] = first.Targets[0] // few columns
 	}
-	long := packedBatch(vocab, rng(42), tokens)
+	long, mixed := packedBatch(vocab, rng(42), tokens), packedBatch(vocab, rng(44), 5, 16, 100, 33, 1, 145)
 	for _, k := range kernelSets(t)[1:] {
-		m := randomModel(cfg, vocab, k, 40)
-		a := NewActivations(m, tokens, true)
-		rows := NewRows(m, LossConfig{Kind: SampledSoftmax, Negatives: 1000, Power: 0.75, Floor: 1}, make([]int64, vocab), tokens)
-		r := rng(43)
-		step := func(b Batch) (allocations uint64, columns int) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			rows.Plan(b, r)
-			m.Forward(a, b)
-			m.Loss(a, b, rows)
-			m.Backward(a, b, rows)
-			runtime.ReadMemStats(&after)
-			return after.Mallocs - before.Mallocs, rows.Scored
-		}
-		_, few := step(short)
-		for range 3 {
-			if n, columns := step(long); n != 0 || columns <= few {
-				t.Errorf("%s: %d allocations in a step of %d columns after one of %d", k.Name, n, columns, few)
+		for _, order := range [][]Batch{{first, long, mixed, long}, {long, first, mixed, first}} { // few experts with long runs of tokens, or many with short ones
+			m := randomModel(cfg, vocab, k, 40, grown...)
+			a := NewActivations(m, tokens, true)
+			rows := NewRows(m, LossConfig{Kind: SampledSoftmax, Negatives: 1000, Power: 0.75, Floor: 1}, make([]int64, vocab), tokens)
+			r := rng(43)
+			var columns, experts []int
+			touched := 0
+			a.BeforeExperts = func(_ int, experts []int32) { touched += len(experts) }
+			for i, b := range order {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				touched = 0
+				rows.Plan(b, r)
+				m.Forward(a, b)
+				m.Loss(a, b, rows)
+				m.Backward(a, b, rows)
+				m.ObserveLoad(a)
+				runtime.ReadMemStats(&after)
+				columns, experts = append(columns, rows.Scored), append(experts, touched)
+				if n := after.Mallocs - before.Mallocs; i > 0 && n != 0 {
+					t.Errorf("%s: %d allocations in the last of steps of %v columns and %v experts", k.Name, n, columns, experts)
+				}
+			}
+			if columns[0] == columns[1] || m.mixture() != nil && experts[0] == experts[1] {
+				t.Errorf("%s: steps of %v columns and %v experts are alike", k.Name, columns, experts)
 			}
 		}
 	}

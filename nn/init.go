@@ -12,6 +12,10 @@ import (
 //	out, down   the same, divided by sqrt(2 * layers): the residual scaling
 //	lin decay   columns zero, so that heads start at their set half-lives
 //	gains       1
+//	experts     as the dense MLP of the width that acts on a token (k experts and the
+//	            shared ones): gate and up std 1/sqrt(D), down 1/sqrt(width), divided
+//	router      normal, std 1/sqrt(D): a statistic of rms 1 gets scores of std 1
+//	first       normal, std 1, the rms of a normed hidden state
 //
 // With OVTie c, each mixer's out starts as c * v^T instead (for swa the one v
 // stands under every head): what a token attends to is written back in the
@@ -38,8 +42,20 @@ func (m *Model) Init(rng *rand.Rand) {
 		if m.OVTie != 0 {
 			m.tieOut(l)
 		}
-		normal(l.GateUp.Data, fanIn(l.GateUp))
-		normal(l.Down.Data, fanIn(l.Down)*residual)
+		wide := l.dense() // hidden width that acts on a token
+		if x := l.Mixture; x != nil {
+			wide += m.MoE.TopK * m.MoE.DFF
+			normal(x.First.Data, 1)
+			for _, router := range x.Routers {
+				normal(router.Data, 1/math.Sqrt(float64(m.DModel)))
+			}
+			normal(x.GateUp.Data, 1/math.Sqrt(float64(m.DModel)))
+			normal(x.Down.Data, 1/math.Sqrt(float64(wide))*residual)
+		}
+		if l.dense() > 0 {
+			normal(l.GateUp.Data, fanIn(l.GateUp))
+			normal(l.Down.Data, 1/math.Sqrt(float64(wide))*residual)
+		}
 	}
 	fill(m.FinalNorm.Data, 1)
 }

@@ -27,8 +27,10 @@ func (w *operands) pack(m *Model, l *Layer, t amx.Trans) {
 	}
 	lay(&w.in, l.In)
 	lay(&w.out, l.Out)
-	lay(&w.gateUp, l.GateUp)
-	lay(&w.down, l.Down)
+	if l.dense() > 0 {
+		lay(&w.gateUp, l.GateUp)
+		lay(&w.down, l.Down)
+	}
 }
 
 // Forward runs the batch through every layer and leaves the final normed hidden
@@ -53,6 +55,9 @@ func (m *Model) Forward(a *Activations, b Batch) {
 		for lo := 0; lo < n; lo += tokenBlock {
 			m.forwardOut(l, c, a, lo, min(tokenBlock, n-lo), next)
 		}
+		if l.Mixture != nil {
+			m.forwardExperts(l, c, a, next)
+		}
 	}
 	k.RMSNorm(a.Hidden, a.rstd, a.after(len(m.Layers)-1), m.FinalNorm.Data, n, d, normEps)
 }
@@ -70,20 +75,30 @@ func (m *Model) forwardIn(l *Layer, c *layerCache, a *Activations, lo, rows int)
 }
 
 // forwardOut takes a block from the mixer's output to the next layer's input:
-// x2 = x + mixed.Out, next = x2 + down(act(normed.gate) * (normed.up)).
+// x2 = x + mixed.Out, next = x2 + down(act(normed.gate) * (normed.up)). In a mixture
+// the MLP is that of the shared experts, if there are any, and c.normed is kept.
 func (m *Model) forwardOut(l *Layer, c *layerCache, a *Activations, lo, rows int, next []float32) {
-	k, d, f, hd := m.K, m.DModel, m.DFF, m.Heads*m.HeadWidth
-	x, x2, gateUp := c.x[lo*d:], c.x2[lo*d:], c.gateUp[a.kept(lo)*2*f:]
+	k, d, f, hd := m.K, m.DModel, l.dense(), m.Heads*m.HeadWidth
+	x, x2, normed := c.x[lo*d:], c.x2[lo*d:], a.normed
+	if l.Mixture != nil {
+		normed = c.normed[lo*d:]
+	}
 	k.GemmPacked(rows, c.mixed[lo*hd:], hd, &a.operands.out, x, x2, d)
-	k.RMSNorm(a.normed, c.rstd2[lo:], x2, l.FFNNorm.Data, rows, d, normEps)
-	k.GemmPacked(rows, a.normed, d, &a.operands.gateUp, nil, gateUp, 2*f)
+	k.RMSNorm(normed, c.rstd2[lo:], x2, l.FFNNorm.Data, rows, d, normEps)
+	if f == 0 {
+		copy(next[lo*d:(lo+rows)*d], x2)
+		return
+	}
+	gateUp := c.gateUp[a.kept(lo)*2*f:]
+	k.GemmPacked(rows, normed, d, &a.operands.gateUp, nil, gateUp, 2*f)
 	k.GatedAct(a.hidden, gateUp, rows, f, m.activation())
 	k.GemmPacked(rows, a.hidden, f, &a.operands.down, x2, next[lo*d:], d)
 }
 
 // Backward takes the gradient of the hidden state, a.DHidden [N,D], back
-// through every layer: it overwrites the gradients of the dense parameters and
-// accumulates those of the embedding rows that were read into rows.Grad. It uses
+// through every layer: it overwrites the gradients of the dense parameters and, in
+// Touched, of the experts, and accumulates those of the embedding rows that were read
+// into rows.Grad. It uses
 // up a.DHidden and the caches.
 func (m *Model) Backward(a *Activations, b Batch, rows *Rows) {
 	k, n, d := m.K, a.n, m.DModel
@@ -98,6 +113,9 @@ func (m *Model) Backward(a *Activations, b Batch, rows *Rows) {
 	for i := len(m.Layers) - 1; i >= 0; i-- {
 		l, c := &m.Layers[i], &a.layers[i]
 		a.operands.pack(m, l, amx.NT)
+		if l.Mixture != nil {
+			m.backwardExperts(l, c, a, dX)
+		}
 		for lo := 0; lo < n; lo += tokenBlock {
 			m.backwardOut(l, c, a, lo, min(tokenBlock, n-lo))
 		}
@@ -118,16 +136,27 @@ func (m *Model) Backward(a *Activations, b Batch, rows *Rows) {
 // backwardOut reads a block of a.dX, the gradient of the layer's output, and
 // makes it that of x2; it leaves the gradient of the mixer's output in a.dMixed.
 // Hidden states and normed inputs are formed again, in the cache: reading them from
-// memory would take longer. c.gateUp becomes its own gradient.
+// memory would take longer. c.gateUp becomes its own gradient. In a mixture a.dNormed
+// holds the experts' share already.
 func (m *Model) backwardOut(l *Layer, c *layerCache, a *Activations, lo, rows int) {
-	k, d, f, hd := m.K, m.DModel, m.DFF, m.Heads*m.HeadWidth
-	dX, gateUp := a.dX[lo*d:], c.gateUp[lo*2*f:]
-	k.GemmPacked(rows, dX, d, &a.operands.down, nil, a.hidden, f)
-	k.GatedActBackward(gateUp, a.hidden, gateUp, a.hidden, rows, f, m.activation())
-	gradient(k, l.Down, a.hidden, dX, lo, rows)
-	k.GemmPacked(rows, gateUp, 2*f, &a.operands.gateUp, nil, a.normed, d)
-	k.RMSNormBackward(dX, l.FFNNorm.Grad, a.normed, a.normed, c.x2[lo*d:], l.FFNNorm.Data, c.rstd2[lo:], rows, d)
-	gradient(k, l.GateUp, a.normed, gateUp, lo, rows)
+	k, d, f, hd := m.K, m.DModel, l.dense(), m.Heads*m.HeadWidth
+	dX, normed := a.dX[lo*d:], a.normed
+	var gateUp, plus []float32
+	if l.Mixture != nil {
+		normed = a.dNormed[lo*d:]
+		plus = normed
+	}
+	if f > 0 {
+		gateUp = c.gateUp[lo*2*f:]
+		k.GemmPacked(rows, dX, d, &a.operands.down, nil, a.hidden, f)
+		k.GatedActBackward(gateUp, a.hidden, gateUp, a.hidden, rows, f, m.activation())
+		gradient(k, l.Down, a.hidden, dX, lo, rows)
+		k.GemmPacked(rows, gateUp, 2*f, &a.operands.gateUp, plus, normed, d)
+	}
+	k.RMSNormBackward(dX, l.FFNNorm.Grad, normed, normed, c.x2[lo*d:], l.FFNNorm.Data, c.rstd2[lo:], rows, d)
+	if f > 0 {
+		gradient(k, l.GateUp, normed, gateUp, lo, rows)
+	}
 
 	gradient(k, l.Out, c.mixed[lo*hd:], dX, lo, rows)
 	k.GemmPacked(rows, dX, d, &a.operands.out, nil, a.dMixed[lo*hd:], hd)

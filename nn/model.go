@@ -28,7 +28,14 @@ const (
 	Matrix    Kind = iota // decayed, updated every step
 	Gain                  // RMSNorm gain: starts at 1, decayed only if the spec says so
 	Embedding             // rows are updated lazily, only when touched
+	Expert                // as Embedding, where a row is one expert's matrix
+	Router                // rows that score experts: as Matrix
+	Vector                // learned input of the router: updated every step, not decayed
 )
+
+// Lazy reports whether only those rows (the first dimension) are updated that a step
+// touches; their gradients are in Rows or Touched.
+func (k Kind) Lazy() bool { return k == Embedding || k == Expert }
 
 // Param is one tensor of the model. The list of them feeds counts, checkpoints
 // and the optimizer.
@@ -37,8 +44,11 @@ type Param struct {
 	Kind  Kind
 	Shape []int
 	Data  []float32 // row-major
-	Grad  []float32 // same shape, overwritten by Backward; nil for Embedding (see Rows)
+	Grad  []float32 // same shape, overwritten by Backward; nil for lazy kinds
 }
+
+// row is the length of one row: of everything behind the first dimension.
+func (p *Param) row() int { return len(p.Data) / p.Shape[0] }
 
 // Layer holds one block's parameters.
 type Layer struct {
@@ -48,8 +58,17 @@ type Layer struct {
 	HeadNorm *Param // lin only: gain [dh] shared by the heads
 	Out      *Param // [H*dh, D]
 	FFNNorm  *Param // [D]
-	GateUp   *Param // [D, gate F | up F]
+	GateUp   *Param // [D, gate F | up F] of the dense MLP, or of a mixture's shared experts; nil without any
 	Down     *Param // [F, D]
+	Mixture  *Mixture
+}
+
+// dense is the width of the layer's MLP that acts on every token.
+func (l *Layer) dense() int {
+	if l.Down == nil {
+		return 0
+	}
+	return l.Down.Shape[0]
 }
 
 // Model is a set of parameters, with the kernels that run it. It is not safe
@@ -63,17 +82,20 @@ type Model struct {
 	FinalNorm *Param // [D]
 
 	params    []*Param
-	decayBias []float32 // [H] of lin, fixed
+	decayBias []float32   // [H] of lin, fixed
+	grown     []Growth    // since the shape that Config gives
+	pending   [][]float32 // by layer [E], factors on experts whose decay is due; nil: none is (see WithPending)
 }
 
-// New builds a model of the given shape with all parameters zero; Init or a
-// checkpoint fills them. It panics on a shape that validation should have refused.
-func New(cfg Config, vocab int, k *amx.Kernels) *Model {
+// New builds a model of the given shape, after some growth, with all parameters
+// zero; Init or a checkpoint fills them. It panics on a shape that validation should
+// have refused.
+func New(cfg Config, vocab int, k *amx.Kernels, grown ...Growth) *Model {
 	if cfg.HeadWidth%2 != 0 || len(cfg.Layers) == 0 {
 		panic(fmt.Sprintf("nn: head width %d must be even and layers %v not empty", cfg.HeadWidth, cfg.Layers))
 	}
-	m := &Model{Config: cfg, V: vocab, K: k, decayBias: decayBiases(cfg.Heads)}
-	d, f, hd := cfg.DModel, cfg.DFF, cfg.Heads*cfg.HeadWidth
+	m := &Model{Config: cfg, V: vocab, K: k, decayBias: decayBiases(cfg.Heads), grown: grown}
+	d, hd := cfg.DModel, cfg.Heads*cfg.HeadWidth
 	m.Embedding = m.add("embedding", Embedding, vocab, d)
 	for i, mixer := range cfg.Layers {
 		p := func(name string, kind Kind, shape ...int) *Param {
@@ -92,8 +114,15 @@ func New(cfg Config, vocab int, k *amx.Kernels) *Model {
 			panic(fmt.Sprintf("nn: unknown mixer %q", mixer))
 		}
 		l.FFNNorm = p("ffn_norm", Gain, d)
-		l.GateUp = p("mlp.gate_up", Matrix, d, 2*f)
-		l.Down = p("mlp.down", Matrix, f, d)
+		mlp, f := "mlp", cfg.DFF
+		if cfg.MoE.Has(i) {
+			mlp, f = "moe.shared", cfg.MoE.SharedWidth()
+			l.Mixture = newMixture(cfg, grown, p)
+		}
+		if f > 0 {
+			l.GateUp = p(mlp+".gate_up", Matrix, d, 2*f)
+			l.Down = p(mlp+".down", Matrix, f, d)
+		}
 		m.Layers = append(m.Layers, l)
 	}
 	m.FinalNorm = m.add("final_norm", Gain, d)
@@ -113,18 +142,22 @@ func (m *Model) add(name string, kind Kind, shape ...int) *Param {
 // Params lists every tensor in a fixed order.
 func (m *Model) Params() []*Param { return m.params }
 
+// Grown lists the growth since the shape that Config gives.
+func (m *Model) Grown() []Growth { return m.grown }
+
 // allocGrads gives every dense parameter a gradient buffer.
 func (m *Model) allocGrads() {
 	for _, p := range m.params {
-		if p.Kind != Embedding && p.Grad == nil {
+		if !p.Kind.Lazy() && p.Grad == nil {
 			p.Grad = make([]float32, len(p.Data))
 		}
 	}
 }
 
-// WithEmbedding is the same model reading its embedding from another table
-// [V,D]: how validation applies pending weight decay without writing it back.
-func (m *Model) WithEmbedding(table []float32) *Model {
+// WithPending is the same model reading its embedding from another table [V,D], and
+// every expert of layer i multiplied by its factor in experts[i] [E]: how validation
+// applies pending weight decay without writing it back.
+func (m *Model) WithPending(table []float32, experts [][]float32) *Model {
 	if len(table) != len(m.Embedding.Data) {
 		panic(fmt.Sprintf("nn: embedding of %d elements for a table of %d", len(table), len(m.Embedding.Data)))
 	}
@@ -134,6 +167,7 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 	view.Embedding = &e
 	view.params = slices.Clone(m.params)
 	view.params[0] = &e // New adds it first
+	view.pending = experts
 	return &view
 }
 

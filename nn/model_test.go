@@ -20,8 +20,8 @@ func tinyConfig() Config {
 const tinyVocab = 37
 
 // randomModel has no parameter at its initial value: zeros and ones hide mistakes.
-func randomModel(cfg Config, vocab int, k *amx.Kernels, seed uint64) *Model {
-	m := New(cfg, vocab, k)
+func randomModel(cfg Config, vocab int, k *amx.Kernels, seed uint64, grown ...Growth) *Model {
+	m := New(cfg, vocab, k, grown...)
 	r := rng(seed)
 	m.Init(r)
 	for _, p := range m.Params() {
@@ -96,7 +96,7 @@ func TestAViewHasTheEmbeddingItWasGiven(t *testing.T) {
 	for i := range table {
 		table[i] *= 0.5
 	}
-	view := m.WithEmbedding(table)
+	view := m.WithPending(table, nil)
 	if p := view.Params()[0]; p != view.Embedding || &p.Data[0] != &table[0] || p.Name != "embedding" {
 		t.Errorf("the view lists %s of its own model", p.Name)
 	}

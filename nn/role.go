@@ -15,21 +15,32 @@ func (m *Model) Role(w amx.Work) string {
 	if w.K == 0 {
 		return w.Op
 	}
-	d, f, hd := m.DModel, m.DFF, m.Heads*m.HeadWidth
+	d, hd := m.DModel, m.Heads*m.HeadWidth
 	dim := [3]int{w.M, w.N, w.K}
 	forward, input, weights := [2]int{w.K, w.N}, [2]int{w.N, w.K}, [2]int{w.M, w.N} // the weight [in, out] that each form would be about
 	name := func(shape [2]int) string {
-		switch shape {
-		case [2]int{d, 2 * f}:
-			return "mlp.gate_up"
-		case [2]int{f, d}:
-			return "mlp.down"
-		case [2]int{hd, d}:
-			return "mixer.out"
-		}
-		for _, l := range m.Layers {
-			if shape == [2]int{d, l.In.Shape[1]} {
+		for i := range m.Layers {
+			l, mlp := &m.Layers[i], "mlp"
+			if l.Mixture != nil {
+				mlp = "shared"
+			}
+			switch f := l.dense(); {
+			case f > 0 && shape == [2]int{d, 2 * f}:
+				return mlp + ".gate_up"
+			case f > 0 && shape == [2]int{f, d}:
+				return mlp + ".down"
+			case shape == [2]int{d, l.In.Shape[1]}:
 				return "mixer.in"
+			case shape == [2]int{hd, d}:
+				return "mixer.out"
+			}
+		}
+		if m.mixture() != nil {
+			switch shape {
+			case [2]int{d, 2 * m.MoE.DFF}:
+				return "experts.gate_up"
+			case [2]int{m.MoE.DFF, d}:
+				return "experts.down"
 			}
 		}
 		return ""

@@ -44,7 +44,7 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 		r.slot[i] = -1
 	}
 	r.pool = newPool(loss, counts, m.V)
-	touched := min(m.V, loss.Negatives+2*maxTokens)
+	touched := MostRows(m, loss, maxTokens)
 	r.most = min(m.V, loss.Negatives+maxTokens)
 	r.IDs = make([]int32, 0, touched)
 	r.marked = make([]int32, 0, touched)
@@ -52,6 +52,14 @@ func NewRows(m *Model, loss LossConfig, counts []int64, maxTokens int) *Rows {
 	r.Bias = make([]float32, 0, r.most)
 	r.table = amx.Floats(r.most * m.DModel)
 	return r
+}
+
+// MostRows bounds the embedding rows that a step of maxTokens tokens touches.
+func MostRows(m *Model, loss LossConfig, maxTokens int) int {
+	if loss.Kind != SampledSoftmax {
+		return m.V
+	}
+	return min(m.V, loss.Negatives+2*maxTokens)
 }
 
 // Plan chooses the rows of one step: the negatives drawn by rng, the targets and

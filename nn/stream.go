@@ -32,6 +32,7 @@ type streamLayer struct {
 	operands
 	keys, values []float32 // swa: ring [W, dh]
 	state        []float32 // lin: [H, S, dh]
+	mixture      *streamMixture
 }
 
 // NewStream starts an empty document.
@@ -44,6 +45,9 @@ func NewStream(m *Model) *Stream {
 		l, c := &m.Layers[i], &s.layers[i]
 		c.pack(m, l, amx.NN)
 		widest = max(widest, l.In.Shape[1])
+		if l.Mixture != nil {
+			c.mixture = newStreamMixture(m, i)
+		}
 		if l.Mixer == SWA {
 			c.keys, c.values = f32(m.Window*m.HeadWidth), f32(m.Window*m.HeadWidth)
 		} else {
@@ -52,7 +56,7 @@ func NewStream(m *Model) *Stream {
 	}
 	m.K.Pack(&s.readout, amx.NT, m.V, m.DModel, m.Embedding.Data, m.DModel)
 	s.x, s.normed, s.in = f32(m.DModel), f32(m.DModel), f32(widest)
-	s.mixed, s.head, s.gateUp, s.act = f32(hd), f32(hd), f32(2*m.DFF), f32(m.DFF)
+	s.mixed, s.head, s.gateUp, s.act = f32(hd), f32(hd), f32(2*m.widest()), f32(m.widest())
 	s.probs, s.rstd, s.keep, s.logits = f32(m.Window), f32(m.Heads), f32(1), f32(m.V)
 	s.cos, s.sin = f32(m.HeadWidth/2), f32(m.HeadWidth/2)
 	s.position, s.one, s.first = []int32{0}, []int32{0}, []int32{0}
@@ -64,6 +68,9 @@ func (s *Stream) Reset() {
 	s.pos = 0
 	for i := range s.layers {
 		clear(s.layers[i].state)
+		if x := s.layers[i].mixture; x != nil {
+			x.reset()
+		}
 	}
 }
 
@@ -90,9 +97,14 @@ func (s *Stream) Next(token int32) []float32 {
 		}
 		k.GemmPacked(1, s.mixed, hd, &c.out, s.x, s.x, d)
 		k.RMSNorm(s.normed, s.rstd, s.x, l.FFNNorm.Data, 1, d, normEps)
-		k.GemmPacked(1, s.normed, d, &c.gateUp, nil, s.gateUp, 2*m.DFF)
-		k.GatedAct(s.act, s.gateUp, 1, m.DFF, m.activation())
-		k.GemmPacked(1, s.act, m.DFF, &c.down, s.x, s.x, d)
+		if f := l.dense(); f > 0 {
+			k.GemmPacked(1, s.normed, d, &c.gateUp, nil, s.gateUp, 2*f)
+			k.GatedAct(s.act, s.gateUp, 1, f, m.activation())
+			k.GemmPacked(1, s.act, f, &c.down, s.x, s.x, d)
+		}
+		if c.mixture != nil {
+			s.nextExperts(l, c.mixture)
+		}
 	}
 	k.RMSNorm(s.normed, s.rstd, s.x, m.FinalNorm.Data, 1, d, normEps)
 	k.GemmPacked(1, s.normed, d, &s.readout, nil, s.logits, m.V)

@@ -31,16 +31,25 @@ func newRunPage(r record) RunPage {
 		Spec:          r.run.Spec,
 	}
 	page.Provenance, page.Libraries = provenance(r.run)
+	var mixtureTables []Table
 	for _, t := range latestTables(r.tables) {
 		switch t.Title {
 		case probeSamples:
 			page.Samples = oneLine(t)
 		case "parameters", "corpus":
 			page.Inputs = append(page.Inputs, t)
+		case routerTable, loadTable, lineageTable, ablationTable:
+			mixtureTables = append(mixtureTables, t)
 		default:
 			page.Tables = append(page.Tables, t)
 		}
 	}
+	own := slices.IndexFunc(page.Charts, func(c Chart) bool { return c.Section != "" })
+	if own < 0 {
+		own = len(page.Charts)
+	}
+	page.Mixture = newMixture(r, page.Charts[own:], mixtureTables)
+	page.Charts = page.Charts[:own]
 	slices.SortStableFunc(page.Inputs, func(a, b Table) int { return strings.Compare(b.Title, a.Title) }) // parameters first
 	if page.Title == "" {
 		page.Title = r.run.ID
@@ -143,6 +152,10 @@ func tableMeaning(name string) string {
 	switch name {
 	case "norm gains":
 		return "Participation ratio (Σw²)² / Σw⁴ of a norm's gains: its width (the column “of”) if all entries are equal in size, 1 if one of them stands alone."
+	case routerTable:
+		return "Loads are running shares of the routed tokens, in multiples of an equal share; dead: experts below 0.01; effective: exp of the loads' entropy."
+	case ablationTable:
+		return "Cost: what the loss rises by where the blocks of one layer are routed otherwise, with its 95% interval over n windows. Swap: to experts, drawn at random, that the router did not choose; permute: the blocks of a document exchange their experts. Where the interval holds 0, nothing was seen to depend on the choice."
 	case "branches":
 		return "Share: " + shareMeaning + "."
 	}

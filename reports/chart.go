@@ -48,6 +48,7 @@ type Curve struct {
 	// where they are not; nil where the points are drawn as they are.
 	Smooth    []Point
 	Intervals []Interval // of some or all points; nil where none are known
+	Plain     bool       // a line to compare with that is no measurement: dashed, without dots
 	Level     Level      // what the curve is to be compared with
 }
 
@@ -64,10 +65,16 @@ type Chart struct {
 	Title  string
 	Unit   string // "" when the metric has none
 	Family string // what the chart is one of several small ones of, "" for one that stands alone
-	Axis   Axis
-	Scale  Scale
-	Curves []Curve
-	Marks  []Mark
+	// Section is the section of the page that the chart stands in, "" for the curves.
+	Section string
+	Part    string // what the chart is one of several full-size parts of, "" for a whole
+	Note    string // what the values are, "" where the title says it
+	Noisy   bool   // batches measure the values afresh, whatever their names
+	Share   bool   // the values are shares, whatever their names
+	Axis    Axis
+	Scale   Scale
+	Curves  []Curve
+	Marks   []Mark
 	// Left and Right bound the horizontal axis. All charts of a page that count
 	// the same thing share them, so that one place means one moment.
 	Left, Right float64
@@ -132,6 +139,7 @@ func (c Chart) Summary(curve Curve) string {
 	text := "last " + c.value(last)
 	low, high, ok := curve.Bounds()
 	switch {
+	case curve.Plain:
 	case curve.Smooth != nil:
 		if mean := curve.Smooth[len(curve.Smooth)-1].Value; finite(mean) {
 			text = "running mean " + c.value(mean) + ", " + text
@@ -177,7 +185,7 @@ func (c Chart) Description() string {
 
 // Reading explains what the chart holds besides plain lines, "" if nothing.
 func (c Chart) Reading() string {
-	text := ""
+	text := c.Note
 	if len(c.Curves) > 0 && prefixOf(c.Curves[0].Name) == "branch_share" {
 		text = shareMeaning
 	}

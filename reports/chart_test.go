@@ -60,7 +60,7 @@ func TestChartsKeepDifferentThingsApart(t *testing.T) {
 		series("validation/loss", "nats"), series("validation/loss/go", ""), // the part inherits the unit
 		series("train/lr", ""), series("train/grad_norm", ""), // no unit, other scale
 		series("branch_share/swa 0", ""), series("branch_share/mlp 0", ""), // no unit, siblings
-		series("router/0/load", ""), series("router/1/load", ""), // no unit, not siblings
+		series("cache/0/load", ""), series("cache/1/load", ""), // no unit, not siblings
 		series("tokens_per_second", "tok/s"), series("memory", "tok/s"),
 	}, record{})
 	var got []string
@@ -72,7 +72,7 @@ func TestChartsKeepDifferentThingsApart(t *testing.T) {
 		got = append(got, strings.Join(names, "+"))
 	}
 	want := []string{"loss/train", "loss/validation", "validation/loss+validation/loss/go",
-		"train/lr", "train/grad_norm", "tokens_per_second", "branch_share/mlp 0+branch_share/swa 0", "memory", "router/0/load", "router/1/load"}
+		"train/lr", "train/grad_norm", "tokens_per_second", "branch_share/mlp 0+branch_share/swa 0", "cache/0/load", "cache/1/load", "memory"}
 	if !slices.Equal(got, want) {
 		t.Errorf("charts are\n%q, want\n%q", got, want)
 	}

@@ -130,3 +130,13 @@ func textOf(n *html.Node) string {
 
 // fakeECharts stands for the real script where only its being inlined matters.
 func fakeECharts() Assets { return Assets{ECharts: []byte("window.echarts = { init() {} };")} }
+
+// byID is the element of an id, nil if there is none.
+func byID(root *html.Node, id string) *html.Node {
+	for n := range root.Descendants() {
+		if attribute(n, "id") == id {
+			return n
+		}
+	}
+	return nil
+}

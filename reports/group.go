@@ -30,6 +30,7 @@ const maxPeakRatio = 100
 // whose values do. r says what else happened, and how sure scores are.
 func newCharts(series []runs.Series, r record) []Chart {
 	tokensAt := tokenCounter(series)
+	series, router := takeRouter(series)
 	series, unigram := takeUnigram(inheritUnits(series))
 	type key struct{ group, unit, split string }
 	members := map[key][]runs.Series{}
@@ -65,11 +66,16 @@ func newCharts(series []runs.Series, r record) []Chart {
 			charts = append(charts, chart)
 		}
 	}
+	for _, chart := range routerCharts(router, expertsOver(router, newLineage(r.tables, tokensAt))) {
+		chart.Marks = append(r.marks(chart.Axis, tokensAt), chart.Marks...)
+		charts = append(charts, chart)
+	}
 	slices.SortStableFunc(charts, func(a, b Chart) int { return cmp.Compare(placeOf(a), placeOf(b)) })
 	for i := range charts {
 		charts[i].ID = fmt.Sprintf("chart-%d", i+1)
 	}
 	shareAxes(charts)
+	nameGrowths(charts)
 	compareWithUnigram(charts, unigram)
 	compareWithChance(charts, r.scores)
 	smoothCharts(charts)
@@ -78,8 +84,11 @@ func newCharts(series []runs.Series, r record) []Chart {
 }
 
 // placeOf puts the losses that stand alone, which are compared most, side by side
-// before the families.
+// before the families, and the charts of another section behind them all.
 func placeOf(c Chart) int {
+	if c.Section != "" {
+		return 2
+	}
 	if c.Family == "" && chartRank(c.Curves[0].Name) <= rankLoss {
 		return 0
 	}
@@ -182,7 +191,7 @@ func shareAxes(charts []Chart) {
 				}
 			}
 			for _, m := range c.Marks {
-				if m.Kind != MarkPhase { // a fork begins long after the first phase
+				if m.Kind != MarkPhase && m.Kind != MarkGrowth { // a fork begins long after the first phase
 					left, right = min(left, m.X), max(right, m.X)
 				}
 			}

@@ -59,7 +59,7 @@ func lossFacts(r record) []Fact {
 // modelFacts are the size and the shape of the model, from the provenance or, in runs
 // that lack it there, from the table of parameters.
 func modelFacts(r record) []Fact {
-	total, body := r.run.Provenance["parameters"], r.run.Provenance["body_parameters"]
+	total, body, sparse := r.run.Provenance["parameters"], r.run.Provenance["body_parameters"], false
 	for _, t := range r.tables {
 		if t.Name != "parameters" {
 			continue
@@ -71,14 +71,19 @@ func modelFacts(r record) []Fact {
 				total = cmp.Or(total, row[1])
 			case row[0] == "body":
 				body = cmp.Or(body, row[1])
+			case row[0] == "experts active":
+				sparse = row[1] != "0"
 			}
 		}
 	}
 	parameters := Fact{Label: "parameters", Value: grouped(total)}
 	if body != "" {
 		parameters.Note = grouped(body) + " of them body, without the embedding"
-		if total == "" {
+		switch {
+		case total == "":
 			parameters = Fact{Label: "parameters", Value: grouped(body) + " body"}
+		case sparse:
+			parameters.Note = grouped(body) + " of them act on a token, without the embedding"
 		}
 	}
 	return []Fact{parameters, {Label: "model", Value: r.run.Provenance["model"]}}

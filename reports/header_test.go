@@ -28,6 +28,11 @@ func TestHeaderAnswersTheFirstQuestions(t *testing.T) {
 			t.Errorf("%s: %q (%s), want %q (%s)", label, got.Value, got.Note, want[0], want[1])
 		}
 	}
+	sparse := r
+	sparse.tables = append([]runs.Table{{Name: "parameters", Rows: [][]string{{"body", "500"}, {"experts active", "100"}}}}, r.tables...)
+	if got := factOf(newRunPage(sparse), "parameters"); got.Note != "607,936 of them act on a token, without the embedding" {
+		t.Errorf("parameters of a mixture: %+v", got)
+	}
 	r.run.Step = 80
 	if got := factOf(newRunPage(r), "trained on"); got.Note != "80 steps, the whole budget" {
 		t.Errorf("at the end: %+v", got)

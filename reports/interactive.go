@@ -40,7 +40,7 @@ func (c Chart) Option() (json.RawMessage, error) {
 	for _, curve := range c.Curves {
 		c.addSeries(line, curve)
 	}
-	for _, kind := range []MarkKind{MarkPhase, MarkResume, MarkDiverged, MarkNonFinite} {
+	for _, kind := range []MarkKind{MarkPhase, MarkGrowth, MarkResume, MarkDiverged, MarkNonFinite} {
 		if items := c.markItems(kind); len(items) > 0 {
 			style := markStyle(kind)
 			line.AddSeries(string(kind), []opts.LineData{},
@@ -72,9 +72,13 @@ func (c Chart) addSeries(line *charts.Line, curve Curve) {
 			charts.WithLineStyleOpts(opts.LineStyle{Color: colour, Width: width, Opacity: opts.Float(opacity)}),
 		}
 	}
-	if curve.Smooth == nil {
+	switch {
+	case curve.Plain:
+		style := charts.WithLineStyleOpts(opts.LineStyle{Color: colour, Width: 1.5, Type: "dashed"})
+		line.AddSeries(name, lineData(curve.Points), append(look(1.5, 1, false), style)...)
+	case curve.Smooth == nil:
 		line.AddSeries(name, lineData(points), look(1.5, 1, len(points) <= dottedUpTo)...)
-	} else {
+	default:
 		line.AddSeries(name, lineData(points), append(look(1, 0.35, false), untold("points", curve))...)
 		line.AddSeries(name, lineData(decimate(curve.Smooth, buckets)), look(2, 1, false)...)
 	}
@@ -151,7 +155,11 @@ func lineData(points []Point) []opts.LineData {
 func (c Chart) markItems(kind MarkKind) []opts.MarkLineNameXAxisItem {
 	var items []opts.MarkLineNameXAxisItem
 	for _, m := range c.byKind(kind) {
-		items = append(items, opts.MarkLineNameXAxisItem{Name: visible(cmp.Or(m.Short, m.Label)), XAxis: m.X})
+		name := cmp.Or(m.Short, m.Label)
+		if m.Kind == MarkGrowth {
+			name = cmp.Or(m.Short, " ") // its name is always shown
+		}
+		items = append(items, opts.MarkLineNameXAxisItem{Name: visible(name), XAxis: m.X})
 	}
 	return items
 }
@@ -165,7 +173,7 @@ func markStyle(kind MarkKind) opts.MarkLineStyle {
 		style = &opts.LineStyle{Color: "var(--muted)", Width: 1, Type: "dashed"}
 	}
 	label := &opts.Label{Show: opts.Bool(false)}
-	if kind == MarkPhase {
+	if kind == MarkPhase || kind == MarkGrowth {
 		style = &opts.LineStyle{Color: "var(--muted)", Width: 1, Type: "solid"}
 		label = &opts.Label{Show: opts.Bool(true), Formatter: "{b}", Color: "var(--muted)", FontSize: 11}
 	}

@@ -16,13 +16,18 @@ type MarkKind string
 
 const (
 	MarkPhase     MarkKind = "phase"
+	MarkGrowth    MarkKind = "growth"
 	MarkResume    MarkKind = "resumed"
 	MarkDiverged  MarkKind = "diverged"
 	MarkNonFinite MarkKind = "not finite"
 )
 
-// phaseEvent is the kind of the event that a phase of the curriculum begins with.
-const phaseEvent = "phase"
+// Kinds of events that are marked: a phase of the curriculum begins, the mixtures of
+// experts grow.
+const (
+	phaseEvent  = "phase"
+	growthEvent = "growth"
+)
 
 // Mark is an event at one place of the horizontal axis.
 type Mark struct {
@@ -60,7 +65,7 @@ func nonFiniteMarks(c Curve) []Mark {
 // diverged ones ended. The places come from the events and attempts, not from a
 // chart's own points, so that the same event stands at the same place in every chart.
 func (r record) marks(axis Axis, tokensAt func(step int64) int64) []Mark {
-	marks := r.phases(axis, tokensAt)
+	marks := append(r.phases(axis, tokensAt), r.growths(axis, tokensAt)...)
 	for _, a := range r.run.Attempts {
 		if a.FromStep > 0 {
 			at := runs.Point{Step: a.FromStep, Tokens: tokensAt(a.FromStep)}
@@ -77,15 +82,8 @@ func (r record) marks(axis Axis, tokensAt func(step int64) int64) []Mark {
 // phases keeps one mark per phase: an attempt that resumes right where a phase begins
 // says so again.
 func (r record) phases(axis Axis, tokensAt func(step int64) int64) []Mark {
-	begun := slices.DeleteFunc(slices.Clone(r.events), func(e runs.Event) bool { return e.Kind != phaseEvent })
-	slices.SortStableFunc(begun, func(a, b runs.Event) int { return cmp.Compare(a.Step, b.Step) })
 	var marks []Mark
-	seen := map[string]bool{}
-	for _, e := range begun {
-		if seen[e.Text] {
-			continue
-		}
-		seen[e.Text] = true
+	for _, e := range r.first(phaseEvent) {
 		at := runs.Point{Step: e.Step, Tokens: tokensAt(e.Step)}
 		short, _, _ := strings.Cut(e.Text, ":")
 		short, _, _ = strings.Cut(short, " of ")
@@ -93,6 +91,55 @@ func (r record) phases(axis Axis, tokensAt func(step int64) int64) []Mark {
 			Label: fmt.Sprintf("%s (from step %s)", e.Text, humanize.Comma(e.Step))})
 	}
 	return marks
+}
+
+// growths keeps one mark per growth step, as phases does.
+func (r record) growths(axis Axis, tokensAt func(step int64) int64) []Mark {
+	var marks []Mark
+	for _, e := range r.first(growthEvent) {
+		m := Mark{Kind: MarkGrowth, X: axis.of(runs.Point{Step: e.Step, Tokens: tokensAt(e.Step)}), Short: "grown",
+			Label: fmt.Sprintf("%s (after step %s)", cmp.Or(e.Text, growthEvent), humanize.Comma(e.Step))}
+		if n := expertsAfter(r.tables, e.Step); n != "" {
+			m.Short = "E " + n
+		}
+		marks = append(marks, m)
+	}
+	return marks
+}
+
+// nameGrowths takes the names from growth marks that would stand on another mark's: the
+// list of marks has them.
+func nameGrowths(charts []Chart) {
+	const room, smallRoom = 0.12, 0.2 // of a name such as "phase 2" or "E 128", in widths of a chart
+	for i := range charts {
+		c := &charts[i]
+		apart := room * (c.Right - c.Left)
+		if c.Family != "" {
+			apart = smallRoom * (c.Right - c.Left)
+		}
+		for k := range c.Marks {
+			m := &c.Marks[k]
+			stands := func(other Mark) bool {
+				return other.Short != "" && c.drawn(other) && max(other.X-m.X, m.X-other.X) < apart
+			}
+			others := slices.Concat(c.byKind(MarkPhase), c.Marks[:k]) // growths after it give way to this one
+			if m.Kind == MarkGrowth && slices.ContainsFunc(others, stands) {
+				m.Short = ""
+			}
+		}
+	}
+}
+
+// first are the events of a kind by step, each text once.
+func (r record) first(kind string) []runs.Event {
+	events := slices.DeleteFunc(slices.Clone(r.events), func(e runs.Event) bool { return e.Kind != kind })
+	slices.SortStableFunc(events, func(a, b runs.Event) int { return cmp.Compare(a.Step, b.Step) })
+	seen := map[string]bool{}
+	return slices.DeleteFunc(events, func(e runs.Event) bool {
+		known := seen[e.Text]
+		seen[e.Text] = true
+		return known
+	})
 }
 
 // tokenCounter returns a function that tells how many tokens were trained on at a
@@ -157,14 +204,18 @@ func (c Chart) NonFinite() []Mark {
 // drawn holds for marks that are lines inside the drawing: the first phase begins
 // where the drawing does, or before it.
 func (c Chart) drawn(m Mark) bool {
-	return m.Kind != MarkPhase || m.X > c.Left+(c.Right-c.Left)*1e-3 && m.X <= c.Right
+	return m.Kind != MarkPhase && m.Kind != MarkGrowth || m.X > c.Left+(c.Right-c.Left)*1e-3 && m.X <= c.Right
 }
 
-// SharedMarks lists phases, resumes and divergences once for all charts, which
+// SharedMarks lists phases, growth steps, resumes and divergences once for all charts, which
 // share them.
 func (page RunPage) SharedMarks() []Mark {
 	var marks []Mark
-	for _, c := range page.Charts {
+	charts := page.Charts
+	if page.Mixture != nil {
+		charts = append(slices.Clip(charts), page.Mixture.Charts...)
+	}
+	for _, c := range charts {
 		for _, m := range c.Marks {
 			known := slices.ContainsFunc(marks, func(k Mark) bool { return k.Label == m.Label })
 			if m.Kind != MarkNonFinite && !known {

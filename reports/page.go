@@ -27,6 +27,7 @@ type RunPage struct {
 	Scores        []ScoreRow
 	Samples       *Table // prompts of the newest probing and how they were answered; nil if none
 	Charts        []Chart
+	Mixture       *Mixture         // of experts; nil for a dense run
 	Taskless      bool             // the spec has no tasks, so that there are no scores
 	Generations   []GenerationStep // newest first
 	GenerationKey string           // explains the scores of generations, "" where there is nothing to explain

@@ -22,8 +22,12 @@ import (
 var (
 	//go:embed templates/run.html
 	runTemplate string
+	//go:embed templates/mixture.html
+	mixtureTemplate string
 	//go:embed templates/page.css
 	pageStyle string
+	//go:embed templates/mixture.css
+	mixtureStyle string
 	//go:embed templates/charts.js
 	chartScript string
 )
@@ -57,28 +61,22 @@ func (page RunPage) Render(w io.Writer, assets Assets) error {
 	view := struct {
 		Page    RunPage
 		Charts  [][]drawnChart // one, or a family
+		Mixture *drawnMixture
 		Policy  string
 		Style   template.HTML
 		Scripts []template.HTML
 	}{Page: page, Style: template.HTML("<style>\n" + pageStyle + "</style>")}
 
-	interactive := len(assets.ECharts) > 0 && len(page.Charts) > 0
-	for _, chart := range page.Charts {
-		drawn := drawnChart{Chart: chart}
-		var err error
-		if drawn.SVG, err = chart.SVG(); err != nil {
+	interactive := len(assets.ECharts) > 0 && (len(page.Charts) > 0 || page.Mixture != nil && len(page.Mixture.Charts) > 0)
+	var err error
+	if view.Charts, err = drawCharts(page.Charts, interactive); err != nil {
+		return err
+	}
+	if page.Mixture != nil {
+		view.Style = template.HTML("<style>\n" + pageStyle + mixtureStyle + "</style>")
+		if view.Mixture, err = page.Mixture.draw(interactive); err != nil {
 			return err
 		}
-		if interactive {
-			if drawn.Option, err = chart.Option(); err != nil {
-				return err
-			}
-		}
-		if n := len(view.Charts); n > 0 && chart.Family != "" && sameFamily(view.Charts[n-1][0].Chart, chart) {
-			view.Charts[n-1] = append(view.Charts[n-1], drawn)
-			continue
-		}
-		view.Charts = append(view.Charts, []drawnChart{drawn})
 	}
 	var scripts []string
 	if interactive {
@@ -90,10 +88,36 @@ func (page RunPage) Render(w io.Writer, assets Assets) error {
 	}
 
 	layout, err := template.New("run").Funcs(pageFuncs()).Parse(runTemplate)
+	if err == nil {
+		_, err = layout.New("mixture of experts").Parse(mixtureTemplate)
+	}
 	if err != nil {
 		return fmt.Errorf("parse the page template: %w", err)
 	}
 	return fillPage(w, layout, view)
+}
+
+// drawCharts draws charts, the neighbours of a family together.
+func drawCharts(charts []Chart, interactive bool) ([][]drawnChart, error) {
+	var out [][]drawnChart
+	for _, chart := range charts {
+		drawn := drawnChart{Chart: chart}
+		var err error
+		if drawn.SVG, err = chart.SVG(); err != nil {
+			return nil, err
+		}
+		if interactive {
+			if drawn.Option, err = chart.Option(); err != nil {
+				return nil, err
+			}
+		}
+		if n := len(out); n > 0 && chart.Family != "" && sameFamily(out[n-1][0].Chart, chart) {
+			out[n-1] = append(out[n-1], drawn)
+			continue
+		}
+		out = append(out, []drawnChart{drawn})
+	}
+	return out, nil
 }
 
 // fillPage writes the layout filled with view.
@@ -164,7 +188,7 @@ func markKey(kind MarkKind) template.HTML {
 	switch kind {
 	case MarkNonFinite:
 		return `<line class="alert" x1="4" y1="1" x2="10" y2="7"/><line class="alert" x1="4" y1="7" x2="10" y2="1"/>`
-	case MarkPhase:
+	case MarkPhase, MarkGrowth:
 		return `<line x1="7" y1="0" x2="7" y2="8"/>`
 	case MarkDiverged:
 		return `<line class="alert" x1="7" y1="0" x2="7" y2="8"/>`

@@ -1,12 +1,14 @@
 package reports
 
 import (
+	"cmp"
 	"math"
 
 	"gonum.org/v1/plot"
 )
 
-// scaleCharts gives every chart its vertical axis, and one to a whole family.
+// scaleCharts gives every chart its vertical axis, and one to a whole family or to what
+// was parted.
 func scaleCharts(charts []Chart) {
 	type family struct{ name, unit string }
 	shared := map[family][2]float64{}
@@ -14,10 +16,10 @@ func scaleCharts(charts []Chart) {
 		c := &charts[i]
 		c.Scale = scaleOf(*c)
 		c.Bottom, c.Top = c.yRange()
-		if c.Family == "" {
+		f := family{cmp.Or(c.Family, c.Part), c.Unit}
+		if f.name == "" {
 			continue
 		}
-		f := family{c.Family, c.Unit}
 		if r, seen := shared[f]; seen {
 			shared[f] = [2]float64{min(r[0], c.Bottom), max(r[1], c.Top)}
 		} else {
@@ -25,8 +27,8 @@ func scaleCharts(charts []Chart) {
 		}
 	}
 	for i := range charts {
-		if c := &charts[i]; c.Family != "" {
-			r := shared[family{c.Family, c.Unit}]
+		c := &charts[i]
+		if r, is := shared[family{cmp.Or(c.Family, c.Part), c.Unit}]; is {
 			c.Bottom, c.Top = r[0], r[1]
 		}
 	}
@@ -37,6 +39,9 @@ func scaleCharts(charts []Chart) {
 func scaleOf(c Chart) Scale {
 	if len(c.Curves) == 0 {
 		return ScaleLinear
+	}
+	if c.Share {
+		return ScaleShare
 	}
 	switch chartRank(c.Curves[0].Name) {
 	case rankScore:

@@ -39,7 +39,7 @@ func smoothCharts(charts []Chart) {
 		c := &charts[i]
 		for j := range c.Curves {
 			curve := &c.Curves[j]
-			if isBatchMetric(curve.Name) && len(curve.Points) >= smoothedFrom && c.Right > c.Left {
+			if (c.Noisy && !curve.Plain || isBatchMetric(curve.Name)) && len(curve.Points) >= smoothedFrom && c.Right > c.Left {
 				curve.Smooth = smooth(curve.Points, (c.Right-c.Left)/smoothingShare)
 			}
 		}

@@ -87,8 +87,9 @@ func (c Chart) SVG() (template.HTML, error) {
 	area := draw.New(canvas)
 	area.Max.X -= 14 // room for the right half of the last tick's label
 	area.Max.Y -= 6
-	if slices.ContainsFunc(c.byKind(MarkPhase), func(m Mark) bool { return m.Short != "" }) {
-		area.Max.Y -= 10 // room for the names of phases
+	named := append(c.byKind(MarkPhase), c.byKind(MarkGrowth)...)
+	if slices.ContainsFunc(named, func(m Mark) bool { return m.Short != "" }) {
+		area.Max.Y -= 10 // room for the names of phases and growth steps
 	}
 	p.Draw(area)
 	var out bytes.Buffer
@@ -115,7 +116,12 @@ func styleAxis(a *plot.Axis) {
 func addCurve(p *plot.Plot, curve Curve, buckets int) error {
 	colour := curveColour(curve.Colour)
 	if curve.Smooth == nil {
-		return addLine(p, decimate(curve.Points, buckets), draw.LineStyle{Color: colour, Width: 1.4})
+		style := draw.LineStyle{Color: colour, Width: 1.4}
+		if curve.Plain {
+			style.Dashes = []vg.Length{5, 3}
+			return addStretches(p, curve.Points, style, false)
+		}
+		return addLine(p, decimate(curve.Points, buckets), style)
 	}
 	if err := addLine(p, decimate(curve.Points, buckets), draw.LineStyle{Color: pale(colour), Width: 0.8}); err != nil {
 		return err
@@ -126,9 +132,14 @@ func addCurve(p *plot.Plot, curve Curve, buckets int) error {
 // pale marks a curve's colour as the one of the points behind its running mean.
 func pale(c color.RGBA) color.RGBA { c.R = 3; return c }
 
-// addLine draws each unbroken stretch of finite values as a line; a stretch of a
-// single point would be invisible as a line and becomes a dot.
+// addLine draws points as lines, few of them as dots as well.
 func addLine(p *plot.Plot, points []Point, style draw.LineStyle) error {
+	return addStretches(p, points, style, len(points) <= dottedUpTo)
+}
+
+// addStretches draws each unbroken stretch of finite values as a line; a stretch of a
+// single point would be invisible as a line and becomes a dot.
+func addStretches(p *plot.Plot, points []Point, style draw.LineStyle, dotted bool) error {
 	for stretch := range finiteStretches(points) {
 		xys := make(plotter.XYs, len(stretch))
 		for i, point := range stretch {
@@ -140,7 +151,7 @@ func addLine(p *plot.Plot, points []Point, style draw.LineStyle) error {
 		}
 		line.LineStyle = style
 		p.Add(line)
-		if len(points) <= dottedUpTo || len(stretch) == 1 {
+		if dotted || len(stretch) == 1 {
 			dots, err := plotter.NewScatter(xys)
 			if err != nil {
 				return err
@@ -214,7 +225,7 @@ func (marks markLines) Plot(c draw.Canvas, p *plot.Plot) {
 			c.StrokeLine2(style, x-r, y+r, x+r, y-r)
 		case m.Kind == MarkDiverged:
 			c.StrokeLine2(draw.LineStyle{Color: alertColour, Width: 1.2}, x, c.Min.Y, x, c.Max.Y)
-		case m.Kind == MarkPhase:
+		case m.Kind == MarkPhase || m.Kind == MarkGrowth:
 			c.StrokeLine2(draw.LineStyle{Color: inkColour, Width: 1}, x, c.Min.Y, x, c.Max.Y)
 			style := p.X.Tick.Label
 			style.XAlign, style.YAlign = draw.XCenter, draw.YBottom

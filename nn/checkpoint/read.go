@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"slices"
@@ -15,23 +16,16 @@ import (
 
 // File is a checkpoint in memory.
 type File struct {
-	Path   string
-	Meta   map[string]string // without the checksum
-	SHA256 string            // the checksum the file carries and met; "" in files of other programs
-
-	names   []string
+	Header  // SHA256 was met
 	tensors map[string]Tensor
 }
-
-// Names lists the tensors in the order of the file.
-func (f *File) Names() []string { return slices.Clone(f.names) }
 
 // Tensor returns the tensor called name. Its values are the file's own memory: two
 // calls return the same slice.
 func (f *File) Tensor(name string) (Tensor, error) {
 	t, ok := f.tensors[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("checkpoint %s has no tensor %q among its %d", f.Path, name, len(f.names))
+		return Tensor{}, fmt.Errorf("checkpoint %s has no tensor %q among its %d", f.Path, name, len(f.entries))
 	}
 	return t, nil
 }
@@ -67,12 +61,12 @@ func (f *File) typed(name string, want dtype, shape []int) (Tensor, error) {
 
 // Read loads the file path and verifies the checksum if it carries one. A file that
 // is not whole gives a *DamageError.
-func Read(path string) (*File, error) { return open(path, true) }
+func Read(path string) (*File, error) { return read(path, true) }
 
 // Verify reads the file path without keeping its values. Unlike Read it also refuses
 // a file that carries no checksum.
 func Verify(path string) error {
-	f, err := open(path, false)
+	f, err := read(path, false)
 	if err != nil {
 		return err
 	}
@@ -82,90 +76,143 @@ func Verify(path string) error {
 	return nil
 }
 
-// readBuffer is the buffer between file and tensors.
-const readBuffer = 1 << 20
-
-func open(path string, keep bool) (*File, error) {
-	r, err := os.Open(path)
+func read(path string, keep bool) (*File, error) {
+	r, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read checkpoint: %w", err)
+		return nil, err
 	}
 	defer r.Close()
-	info, err := r.Stat()
+	f, err := decode(r, r.size, keep)
 	if err != nil {
-		return nil, fmt.Errorf("read checkpoint: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read checkpoint: %s is not a regular file", path)
-	}
-	f, err := decode(bufio.NewReaderSize(r, readBuffer), info.Size(), keep)
-	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
-		return nil, fmt.Errorf("read checkpoint: %w", err)
-	}
-	if err != nil {
-		return nil, &DamageError{path, err}
+		return nil, r.reason(err)
 	}
 	f.Path = path
 	return f, nil
 }
 
+// readBuffer serves the small tensors, readChunk is what is read of a large one
+// before it is hashed, from the cache.
+const (
+	readBuffer = 1 << 16
+	readChunk  = 1 << 18
+)
+
+// source is a file to read from.
+type source struct {
+	*bufio.Reader
+	file *os.File
+	path string
+	size int64
+}
+
+func open(path string) (*source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("read checkpoint: %w", err)
+	}
+	return &source{bufio.NewReaderSize(f, readBuffer), f, path, info.Size()}, nil
+}
+
+func (s *source) Close() error { return s.file.Close() }
+
+// reason tells damage from a file that cannot be read.
+func (s *source) reason(err error) error {
+	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
+		return fmt.Errorf("read checkpoint: %w", err)
+	}
+	return &DamageError{s.path, err}
+}
+
 // decode reads a file of size bytes; the values are only hashed unless keep. It
 // allocates no more than a small multiple of size, whatever the bytes say.
 func decode(r io.Reader, size int64, keep bool) (*File, error) {
+	h, sum, err := decodeStart(r, size)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Header: *h, tensors: make(map[string]Tensor, len(h.entries))}
+	err = h.decodeValues(r, sum, func(e *entry) []byte {
+		if !keep {
+			return nil
+		}
+		t := e.allocate()
+		f.tensors[e.name] = t
+		return t.memory()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// decodeStart reads a file of size bytes up to its values. sum has seen what was read.
+func decodeStart(r io.Reader, size int64) (h *Header, sum hash.Hash, err error) {
 	if size < lengthBytes {
-		return nil, fmt.Errorf("truncated: %d bytes cannot hold a header", size)
+		return nil, nil, fmt.Errorf("truncated: %d bytes cannot hold a header", size)
 	}
 	length := make([]byte, lengthBytes)
 	if _, err := io.ReadFull(r, length); err != nil {
-		return nil, fmt.Errorf("header length: %w", err)
+		return nil, nil, fmt.Errorf("header length: %w", err)
 	}
 	headerBytes := binary.LittleEndian.Uint64(length)
 	if headerBytes > maxHeader {
-		return nil, fmt.Errorf("a header of %d bytes is absurd: not a safetensors file", headerBytes)
+		return nil, nil, fmt.Errorf("a header of %d bytes is absurd: not a safetensors file", headerBytes)
 	}
 	valueBytes := size - lengthBytes - int64(headerBytes)
 	if valueBytes < 0 {
-		return nil, fmt.Errorf("truncated: the header takes %d bytes, the file has %d", headerBytes, size)
+		return nil, nil, fmt.Errorf("truncated: the header takes %d bytes, the file has %d", headerBytes, size)
 	}
 	head := make([]byte, lengthBytes+headerBytes)
 	copy(head, length)
 	if _, err := io.ReadFull(r, head[lengthBytes:]); err != nil {
-		return nil, fmt.Errorf("header: %w", err)
+		return nil, nil, fmt.Errorf("header: %w", err)
 	}
-	meta, entries, err := decodeHeader(head[lengthBytes:], valueBytes)
-	if err != nil {
-		return nil, err
+	h = new(Header)
+	if h.Meta, h.entries, err = decodeHeader(head[lengthBytes:], valueBytes); err != nil {
+		return nil, nil, err
 	}
-	f := &File{Meta: meta, tensors: make(map[string]Tensor, len(entries))}
-	if f.SHA256, err = takeChecksum(meta, head); err != nil {
-		return nil, err
+	if h.SHA256, err = takeChecksum(h.Meta, head); err != nil {
+		return nil, nil, err
 	}
-
-	sum := sha256.New()
+	sum = sha256.New()
 	sum.Write(head)
-	for _, e := range entries {
-		f.names = append(f.names, e.name)
-		if !keep {
+	return h, sum, nil
+}
+
+// decodeValues reads what follows decodeStart. place says which memory takes an
+// entry's values; where it says nil they are only hashed.
+func (h *Header) decodeValues(r io.Reader, sum hash.Hash, place func(*entry) []byte) error {
+	for i := range h.entries {
+		e := &h.entries[i]
+		values := place(e)
+		if values == nil {
 			if _, err := io.CopyN(sum, r, e.end-e.begin); err != nil {
-				return nil, fmt.Errorf("tensor %q: %w", e.name, err)
+				return fmt.Errorf("tensor %q: %w", e.name, err)
 			}
 			continue
 		}
-		t := e.allocate()
-		values := t.memory()
-		if _, err := io.ReadFull(r, values); err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", e.name, err)
+		for chunk := range slices.Chunk(values, readChunk) {
+			if _, err := io.ReadFull(r, chunk); err != nil {
+				return fmt.Errorf("tensor %q: %w", e.name, err)
+			}
+			sum.Write(chunk)
+			if hostIsBigEndian() {
+				reverseElements(chunk, int(e.dtype.size()))
+			}
 		}
-		sum.Write(values)
-		if hostIsBigEndian() {
-			reverseElements(values, int(e.dtype.size()))
-		}
-		f.tensors[e.name] = t
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); f.SHA256 != "" && got != f.SHA256 {
-		return nil, fmt.Errorf("checksum is %s, the file says %s", got, f.SHA256)
+	if got := hex.EncodeToString(sum.Sum(nil)); h.SHA256 != "" && got != h.SHA256 {
+		return fmt.Errorf("checksum is %s, the file says %s", got, h.SHA256)
 	}
-	return f, nil
+	return nil
 }
 
 // takeChecksum moves the checksum out of the metadata and zeroes its digits in head,

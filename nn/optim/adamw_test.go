@@ -51,7 +51,7 @@ func (t *trainer) step(b nn.Batch, lr float64) {
 	t.m.Forward(t.a, b)
 	t.m.Loss(t.a, b, t.rows)
 	t.m.Backward(t.a, b, t.rows)
-	t.o.Step(t.rows, lr)
+	t.o.Step(t.a, t.rows, lr)
 }
 
 // denseAdamW is the textbook rule, in float64.
@@ -156,8 +156,8 @@ func TestAnUntouchedRowMeetsItsDecayWhenItIsNextRead(t *testing.T) {
 	if tr.m.Embedding.Data[id*d] != effective[id*d] {
 		t.Fatal("decay was applied twice")
 	}
-	if tr.o.rowSteps[id] != 0 || tr.o.rowSteps[1] != 6 {
-		t.Fatalf("updates counted: untouched %d, touched %d", tr.o.rowSteps[id], tr.o.rowSteps[1])
+	if tr.o.rows.steps[id] != 0 || tr.o.rows.steps[1] != 6 {
+		t.Fatalf("updates counted: untouched %d, touched %d", tr.o.rows.steps[id], tr.o.rows.steps[1])
 	}
 }
 
@@ -227,7 +227,7 @@ func TestANormThatIsNotFiniteChangesNothing(t *testing.T) {
 	tr.step(batchOf(1, 2, 3), 0.01)
 	before := append([]float32(nil), tr.m.FinalNorm.Data...)
 	tr.m.FinalNorm.Grad[0] = float32(math.NaN())
-	if norm := tr.o.Step(tr.rows, 0.01); !math.IsNaN(norm) {
+	if norm := tr.o.Step(tr.a, tr.rows, 0.01); !math.IsNaN(norm) {
 		t.Fatalf("norm %g, want NaN", norm)
 	}
 	for i, x := range before {
