@@ -79,8 +79,8 @@ type planJSON struct {
 	Speed      float64         `json:"tokens_per_second"`
 	Budget     int64           `json:"budget_tokens"`
 	Seconds    float64         `json:"training_seconds"` // without validation and probes
-	StateBytes int64           `json:"state_bytes"`    // parameters and optimizer
-	Gradients  int64           `json:"gradient_bytes"` // of one step, at most
+	StateBytes int64           `json:"state_bytes"`      // parameters and optimizer
+	Gradients  int64           `json:"gradient_bytes"`   // of one step, at most
 }
 
 type accountJSON struct {
