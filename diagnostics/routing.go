@@ -24,7 +24,7 @@ type Ablation struct {
 
 // Kinds of ablation. A segment's first block, which the learned vector routes, stays.
 const (
-	Swap    = "swap"    // every block gets experts, drawn at random, that the router did not choose for it
+	Swap    = "swap"    // every block gets experts, drawn at random, that the router did not choose for it; left out where all experts act
 	Permute = "permute" // the blocks of a segment exchange their experts and gates at random
 )
 
@@ -42,7 +42,11 @@ func RoutingAblations(ctx context.Context, m *nn.Model, a *nn.Activations, batch
 		if m.Layers[i].Mixture == nil {
 			continue
 		}
-		for _, kind := range []string{Swap, Permute} {
+		kinds := []string{Swap, Permute}
+		if m.Layers[i].Mixture.Experts() == m.MoE.TopK {
+			kinds = kinds[1:]
+		}
+		for _, kind := range kinds {
 			a.Reroute = func(layer int, blocks []nn.Block, r *nn.Routing) {
 				switch {
 				case layer != i:

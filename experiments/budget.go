@@ -67,8 +67,13 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 		return 0, "", err
 	}
 	probing := time.Since(start).Seconds()
+	start = time.Now()
+	if _, err := e.ablate(ctx); err != nil {
+		return 0, "", err
+	}
+	ablation := time.Since(start).Seconds()
 	probings := math.Ceil(1 / w.spec.Probes.Every)
-	evaluation := math.Ceil(1/w.spec.Train.ValidateEvery)*validation + probings*(probing+validation)
+	evaluation := math.Ceil(1/w.spec.Train.ValidateEvery)*validation + probings*(probing+validation) + ablation
 	wall := w.spec.Budget.Wall.Seconds()
 	total = int64((wall - evaluation) / stepTime)
 	if total < 1 {

@@ -35,6 +35,7 @@ type MixtureHealth struct {
 	Windows           string  // n of the swap
 	Participation, Of float64 // of the gain before the branch
 	Dead, LeastLoad   float64 // of the router: experts hardly used, load of the least used
+	AllAct            bool    // on every token: there is none to swap in, the share alone tells
 }
 
 // Life says whether experts do something.
@@ -52,7 +53,7 @@ func (h MixtureHealth) Life() Life {
 	switch {
 	case h.Share < deadShare || h.SwapLow <= 0 || h.SwapHigh < swapNoise:
 		return Dead
-	case math.IsNaN(h.Share) || math.IsNaN(h.SwapLow):
+	case math.IsNaN(h.Share) || math.IsNaN(h.SwapLow) && !h.AllAct:
 		return UnknownLife
 	}
 	return Alive
@@ -93,7 +94,7 @@ func ReadExperts(ctx context.Context, s *runs.Store, run runs.Run, tau float64) 
 		r.Tokens = r.Step * int64(spec.Train.StepTokens)
 	}
 	for _, layer := range spec.Model.MoE.Layers {
-		r.Layers = append(r.Layers, MixtureHealth{layer, math.NaN(), math.NaN(), math.NaN(), math.NaN(), "", math.NaN(), math.NaN(), math.NaN(), math.NaN()})
+		r.Layers = append(r.Layers, MixtureHealth{layer, math.NaN(), math.NaN(), math.NaN(), math.NaN(), "", math.NaN(), math.NaN(), math.NaN(), math.NaN(), false})
 	}
 	if len(r.Layers) == 0 {
 		return r, nil
@@ -102,6 +103,9 @@ func ReadExperts(ctx context.Context, s *runs.Store, run runs.Run, tau float64) 
 		if t.Step == r.Step {
 			r.read(t)
 		}
+	}
+	for i := range r.Layers {
+		r.Layers[i].AllAct = r.Experts == spec.Model.MoE.TopK
 	}
 	r.Life = lifeOf(r.Layers)
 	return r, r.place(tau)

@@ -18,7 +18,8 @@ const deadLoad = 0.01
 // routerMetric names a metric of a layer's mixture.
 func routerMetric(layer int, what string) string { return fmt.Sprintf("router/%d/%s", layer, what) }
 
-// recordRouters writes how the mixtures were routed since the last record.
+// recordRouters writes how the mixtures were routed: means since the last record, and
+// the running load as it stands.
 func (a *attempt) recordRouters(step, tokens int64) {
 	w := a.t.window
 	if len(w.entropy) == 0 {
@@ -39,7 +40,9 @@ func (a *attempt) recordRouters(step, tokens int64) {
 		balance += w.balance[at]
 		at++
 	}
-	a.rec.Metric("router/balance", step, tokens, balance/float64(w.steps[0]))
+	if w.routed[0] > 0 {
+		a.rec.Metric("router/balance", step, tokens, balance/float64(w.routed[0]))
+	}
 	a.rec.Metric("router/first_share", step, tokens, float64(w.first[0])/float64(w.first[0]+w.routed[0]))
 }
 
@@ -73,9 +76,10 @@ func (a *attempt) routerTables(step int64) {
 			loads.Rows = append(loads.Rows, []string{strconv.Itoa(i), strconv.Itoa(e), fmt.Sprintf("%.3f", share[e])})
 		}
 		slices.Sort(share)
+		n := len(share)
 		effective, dead := spread(x.Load)
-		routers.Rows = append(routers.Rows, []string{strconv.Itoa(i), strconv.Itoa(len(share)), fmt.Sprintf("%.1f", effective), strconv.Itoa(dead),
-			fmt.Sprintf("%.3f", share[0]), fmt.Sprintf("%.3f", share[len(share)/2]), fmt.Sprintf("%.3f", share[len(share)-1])})
+		routers.Rows = append(routers.Rows, []string{strconv.Itoa(i), strconv.Itoa(n), fmt.Sprintf("%.1f", effective), strconv.Itoa(dead),
+			fmt.Sprintf("%.3f", share[0]), fmt.Sprintf("%.3f", (share[(n-1)/2]+share[n/2])/2), fmt.Sprintf("%.3f", share[n-1])})
 	}
 	if len(routers.Rows) > 0 {
 		a.rec.Table(routers)

@@ -117,7 +117,7 @@ func TestRoutersAreRecordedOverAllTokensSinceTheLastRecord(t *testing.T) {
 		for layer := range sum {
 			s := tr.acts.RouterStats(layer)
 			sum[layer] += s.Entropy
-			balance += s.Balance / float64(steps)
+			balance += s.Balance * float64(s.Routed)
 		}
 	}
 	if shares[0] == shares[1] && shares[1] == shares[2] {
@@ -128,7 +128,7 @@ func TestRoutersAreRecordedOverAllTokensSinceTheLastRecord(t *testing.T) {
 	for name, want := range map[string]float64{
 		"router/0/entropy":   sum[0] / float64(routed),
 		"router/1/entropy":   sum[1] / float64(routed),
-		"router/balance":     balance,
+		"router/balance":     balance / float64(routed),
 		"router/first_share": float64(first) / float64(first+routed),
 	} {
 		if p := series[name]; len(p) != 1 || !about(p[0].Value, want) {
@@ -236,16 +236,16 @@ func TestARunOfAMixtureRecordsItsRouters(t *testing.T) {
 			t.Errorf("step %d: a share of %g in first blocks, by hand %g", i+1, p.Value, want)
 		}
 	}
-	var counted []string // how many experts there are at the start, and after growth
+	var stored []string // of all experts at the start and after each growth: 2 layers of experts with 3 * 16 * 8 parameters
 	for _, table := range tables["parameters"] {
 		for _, row := range table.Rows {
-			if row[0] == "experts active" {
-				counted = append(counted, fmt.Sprintf("%d: %s", table.Step, row[2]))
+			if row[0] == "experts stored" {
+				stored = append(stored, fmt.Sprintf("%d: %s", table.Step, row[1]))
 			}
 		}
 	}
-	if want := []string{"0: 2 of 4 experts in each of 2 layers", "20: 2 of 6 experts in each of 2 layers", "40: 2 of 9 experts in each of 2 layers"}; !slices.Equal(counted, want) {
-		t.Errorf("parameters %q, want %q", counted, want)
+	if want := []string{"0: " + count(4*2*384), "20: " + count(6*2*384), "40: " + count(9*2*384)}; !slices.Equal(stored, want) {
+		t.Errorf("parameters of experts %q, want %q", stored, want)
 	}
 	// Probes are after steps 32 and 63.
 	var seen []string

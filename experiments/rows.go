@@ -76,7 +76,7 @@ func accountRows(a nn.Account, s *Spec) [][]string {
 		[]string{"scored in generation", count(a.RowsGeneration * a.EmbeddingRow), scored(a.RowsGeneration) + ": every row, for every token"},
 		[]string{"stored", count(a.Stored), "all of the above but what is scored, and the embedding, which is also the readout"})
 	p, ok := published(s.Model)
-	if !ok {
+	if !ok || s.Model.MoE.Experts*a.ExpertsActive != s.Model.MoE.TopK*a.ExpertsStored { // another shape, or grown out of it
 		return rows
 	}
 	active, how := a.Body+a.ExpertsActive+publishedReadoutRows*a.EmbeddingRow, "body"

@@ -16,7 +16,7 @@ type window struct {
 
 	// Of the mixtures of experts, in the order of their layers.
 	entropy []float64 // [mixtures] nats, summed over routed tokens
-	balance []float64 // [mixtures] balance loss without its coefficient, summed over steps
+	balance []float64 // [mixtures] balance loss without its coefficient, summed over routed tokens
 	routed  []int64   // [1] tokens routed by a statistic
 	first   []int64   // [1] tokens routed by the first-block vector
 }
@@ -40,7 +40,7 @@ func (w window) addRouters(m *nn.Model, a *nn.Activations) {
 		}
 		s := a.RouterStats(i)
 		w.entropy[at] += s.Entropy
-		w.balance[at] += s.Balance
+		w.balance[at] += s.Balance * float64(s.Routed)
 		if at == 0 { // the same in every layer
 			w.routed[0] += int64(s.Routed)
 			w.first[0] += int64(s.First)
