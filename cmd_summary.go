@@ -116,7 +116,7 @@ func (s summary) facts() [][2]string {
 		facts = append(facts, [2]string{"speed", count(int64(o.TrainSpeed)) + " tokens/s"})
 	}
 	if all, body := parameters(o.Run); all > 0 {
-		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them body", count(all), count(body))})
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them active besides the embedding", count(all), count(body))})
 	}
 	if len(o.Run.Attempts) == 0 { // the store could not say
 		return facts
@@ -137,7 +137,7 @@ func epochs(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// parameters are those stored and those of the body, 0 where they are not known.
+// parameters are those stored and those that act on a token besides the embedding, 0 where they are not known.
 func parameters(r runs.Run) (all, body int64) {
 	read := func(key string) int64 {
 		n, err := strconv.ParseInt(r.Provenance[key], 10, 64)

@@ -56,8 +56,8 @@ func lossFacts(r record) []Fact {
 	return facts
 }
 
-// modelFacts are the size and the shape of the model, from the provenance or, in runs
-// that lack it there, from the table of parameters.
+// modelFacts are the size and the shape of the model, from the newest table of
+// parameters or, in runs that lack it, from the provenance.
 func modelFacts(r record) []Fact {
 	total, body, sparse := r.run.Provenance["parameters"], r.run.Provenance["body_parameters"], false
 	for _, t := range r.tables {
@@ -68,7 +68,7 @@ func modelFacts(r record) []Fact {
 			switch {
 			case len(row) < 2:
 			case row[0] == "stored":
-				total = cmp.Or(total, row[1])
+				total = cmp.Or(row[1], total) // the newest table's: experts may have been added
 			case row[0] == "body":
 				body = cmp.Or(body, row[1])
 			case row[0] == "experts active":
