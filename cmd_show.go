@@ -219,7 +219,7 @@ func (v runView) facts() [][2]string {
 		{"spec", "sha256 " + r.SpecHash},
 	}...)
 	if all, body := parameters(r); all > 0 {
-		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them active besides the embedding", count(all), count(body))})
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(body))})
 	}
 	if v.weights != "" {
 		facts = append(facts, [2]string{"weights", "sha256 " + v.weights})

@@ -116,7 +116,7 @@ func (s summary) facts() [][2]string {
 		facts = append(facts, [2]string{"speed", count(int64(o.TrainSpeed)) + " tokens/s"})
 	}
 	if all, body := parameters(o.Run); all > 0 {
-		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s of them active besides the embedding", count(all), count(body))})
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(body))})
 	}
 	if len(o.Run.Attempts) == 0 { // the store could not say
 		return facts
