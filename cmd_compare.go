@@ -31,9 +31,9 @@ arm of the first RUN, if --baseline names none) is taken run by run of the same 
 and called better or worse only where its interval leaves 0 out. Below the table
 stand the things to be minded, such as budgets, corpora or kernels that differ, the
 runs behind every row, and those that were left out because they are not finished.`,
-		Example: `  harness compare dense window prefix
+		Example: `  harness compare moe-dense moe-window moe-prefix
   harness compare --tag ladder --baseline dense
-  harness compare --name-prefix ladder- --baseline ladder-dense --markdown
+  harness compare --name-prefix grow- --baseline grow-none --markdown
   harness compare --tag ladder --html ladder.html`,
 		Args: arguments(0, -1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {

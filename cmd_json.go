@@ -65,15 +65,15 @@ type runJSON struct {
 	Tokens     int64     `json:"tokens"`
 	Validation number    `json:"validation_loss_nats"`
 	Parameters int64     `json:"parameters,omitempty"`
-	Body       int64     `json:"body_parameters,omitempty"`
+	Active     int64     `json:"active_parameters,omitempty"` // besides embedding rows
 	Created    time.Time `json:"created"`
 	Tags       []string  `json:"tags"`
 }
 
 func newRunJSON(r runs.Run, validation float64) runJSON {
-	all, body := parameters(r)
+	all, active := parameters(r)
 	return runJSON{ID: r.ID, Name: r.Name, State: string(r.State), Step: r.Step, Steps: totalSteps(r), Tokens: r.Tokens,
-		Validation: number(validation), Parameters: all, Body: body, Created: r.Created, Tags: append([]string{}, r.Tags...)}
+		Validation: number(validation), Parameters: all, Active: active, Created: r.Created, Tags: append([]string{}, r.Tags...)}
 }
 
 type attemptJSON struct {

@@ -61,8 +61,12 @@ func writePlan(w io.Writer, p *experiments.Plan, isTime bool, width int) {
 }
 
 func memoryLine(p *experiments.Plan) string {
-	return fmt.Sprintf("%s model and optimizer, %s gradients of a step at most",
-		humanize.IBytes(uint64(p.StateBytes)), humanize.IBytes(uint64(p.GradientBytes)))
+	when := ""
+	if p.Grown > 0 {
+		when = ", after growth"
+	}
+	return fmt.Sprintf("%s model and optimizer, %s gradients of a step at most%s",
+		humanize.IBytes(uint64(p.StateBytes)), humanize.IBytes(uint64(p.GradientBytes)), when)
 }
 
 // published tells the rows of an accounting that compare it with the paper, and
@@ -74,6 +78,7 @@ type planJSON struct {
 	Hash       string          `json:"spec_sha256"`
 	Kernels    string          `json:"kernels"`
 	Parameters accountJSON     `json:"parameters"`
+	Grown      int             `json:"stored_after_growth,omitempty"`
 	Published  []publishedJSON `json:"published,omitempty"`
 	TrainFLOP  float64         `json:"flop_per_training_token"`
 	Speed      float64         `json:"tokens_per_second"`
@@ -103,7 +108,7 @@ type publishedJSON struct {
 }
 
 func newPlanJSON(p *experiments.Plan) (planJSON, error) {
-	j := planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: accountJSON(p.Account), TrainFLOP: p.TrainFLOP,
+	j := planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: accountJSON(p.Account), Grown: p.Grown, TrainFLOP: p.TrainFLOP,
 		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes, Gradients: p.GradientBytes}
 	for _, row := range p.Accounting {
 		name, is := published(row)

@@ -218,8 +218,8 @@ func (v runView) facts() [][2]string {
 		{"seed", strconv.FormatInt(r.Seed, 10)},
 		{"spec", "sha256 " + r.SpecHash},
 	}...)
-	if all, body := parameters(r); all > 0 {
-		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(body))})
+	if all, active := parameters(r); all > 0 {
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(active))})
 	}
 	if v.weights != "" {
 		facts = append(facts, [2]string{"weights", "sha256 " + v.weights})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -115,8 +116,8 @@ func (s summary) facts() [][2]string {
 	if o.TrainSpeed > 0 {
 		facts = append(facts, [2]string{"speed", count(int64(o.TrainSpeed)) + " tokens/s"})
 	}
-	if all, body := parameters(o.Run); all > 0 {
-		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(body))})
+	if all, active := parameters(o.Run); all > 0 {
+		facts = append(facts, [2]string{"model", fmt.Sprintf("%s parameters, %s active without the embedding", count(all), count(active))})
 	}
 	if len(o.Run.Attempts) == 0 { // the store could not say
 		return facts
@@ -138,7 +139,7 @@ func epochs(v float64) string {
 }
 
 // parameters are those stored and those that act on a token besides the embedding, 0 where they are not known.
-func parameters(r runs.Run) (all, body int64) {
+func parameters(r runs.Run) (all, active int64) {
 	read := func(key string) int64 {
 		n, err := strconv.ParseInt(r.Provenance[key], 10, 64)
 		if err != nil {
@@ -146,7 +147,7 @@ func parameters(r runs.Run) (all, body int64) {
 		}
 		return n
 	}
-	return read("parameters"), read("body_parameters")
+	return read("parameters"), cmp.Or(read("active_parameters"), read("body_parameters"))
 }
 
 // machine is what an attempt ran on.

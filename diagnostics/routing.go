@@ -24,7 +24,7 @@ type Ablation struct {
 
 // Kinds of ablation. A segment's first block, which the learned vector routes, stays.
 const (
-	Swap    = "swap"    // every block gets experts, drawn at random, that the router did not choose for it; left out where all experts act
+	Swap    = "swap"    // every block gets experts, drawn at random, that the router did not choose for it; left out where all experts act. Fewer than k others replace as many; twins of a recent split are others too
 	Permute = "permute" // the blocks of a segment exchange their experts and gates at random
 )
 

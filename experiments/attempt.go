@@ -125,6 +125,10 @@ func (a *attempt) begin(note string) {
 		r.Define(routerMetric(layer, "effective"), "experts", "")
 		r.Define(routerMetric(layer, "dead"), "experts", "")
 	}
+	if len(a.spec.Model.MoE.Layers) > 0 {
+		r.Define("router/balance", "", "")
+		r.Define("router/first_share", "", "")
+	}
 	if note != "" {
 		r.Event(a.t.step, "start", note)
 	}

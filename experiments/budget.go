@@ -85,17 +85,18 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	if !w.core.Pinned {
 		alone = ", without a core of its own,"
 	}
-	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s; %s are %s tokens",
-		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, w.spec.Budget.Wall, humanize.Comma(tokens))
+	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s, routing ablations %.2f s; %s are %s tokens",
+		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, ablation, w.spec.Budget.Wall, humanize.Comma(tokens))
 	w.options.note(note)
 	return total, note, nil
 }
 
 // Plan is what a run would be, without building its corpus: for --dry-run.
 type Plan struct {
-	Spec            string // resolved YAML
-	Hash            string // of the spec
-	Account         nn.Account
+	Spec            string     // resolved YAML
+	Hash            string     // of the spec
+	Account         nn.Account // at the start
+	Grown           int        // parameters stored after all growth; 0 without any
 	Accounting      [][]string // part, parameters, meaning
 	Kernels         string
 	TrainFLOP       float64       // floating-point operations of one training token
@@ -122,7 +123,11 @@ func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 	p := &Plan{Spec: spec.YAML(), Hash: spec.Hash(), Kernels: k.Name, TrainFLOP: m.TrainFLOP(spec.Train.Loss)}
 	p.Account = m.Account(spec.Train.Loss)
 	p.Accounting = accountRows(p.Account, spec)
-	p.StateBytes, p.GradientBytes = memory(spec, nn.New(spec.Model, vocab, k, spec.Grow...))
+	grown := nn.New(spec.Model, vocab, k, spec.Grow...)
+	if p.StateBytes, p.GradientBytes = memory(spec, grown); len(spec.Grow) > 0 {
+		p.Grown = grown.Account(spec.Train.Loss).Stored
+		p.Accounting = append(p.Accounting, []string{"stored after growth", humanize.Comma(int64(p.Grown)), fmt.Sprintf("with %d experts in each mixture; the rows above are of the start", spec.Grow[len(spec.Grow)-1].Experts)})
+	}
 	if p.TokensPerSecond, err = randomSpeed(ctx, spec, m); err != nil {
 		return nil, err
 	}

@@ -108,13 +108,13 @@ func TestGrowthHappensAtTheFirstStepThatReachesIt(t *testing.T) {
 		want   []string
 	}{
 		{nn.InsertZero, "{at: 1, experts: 5, jitter: 0}, {at: 1280, experts: 6}, {at: 1281, experts: 7}, {at: 2500, experts: 8}, {at: 2559, experts: 9}, {at: 2560, experts: 11}, {at: 2561, experts: 12}", []string{
-			"1: insert_zero, 4, 5, 0, 0 1 2 3 -",
-			"10: insert_zero, 5, 6, 0.01, 0 1 2 3 4 -",
-			"11: insert_zero, 6, 7, 0.01, 0 1 2 3 4 5 -",
-			"20: insert_zero, 7, 8, 0.01, 0 1 2 3 4 5 6 -",
-			"20: insert_zero, 8, 9, 0.01, 0 1 2 3 4 5 6 7 -",
-			"20: insert_zero, 9, 11, 0.01, 0 1 2 3 4 5 6 7 8 - -",
-			"21: insert_zero, 11, 12, 0.01, 0 1 2 3 4 5 6 7 8 9 10 -",
+			"1: insert_zero, 4, 5, -, 0 1 2 3 -",
+			"10: insert_zero, 5, 6, -, 0 1 2 3 4 -",
+			"11: insert_zero, 6, 7, -, 0 1 2 3 4 5 -",
+			"20: insert_zero, 7, 8, -, 0 1 2 3 4 5 6 -",
+			"20: insert_zero, 8, 9, -, 0 1 2 3 4 5 6 7 -",
+			"20: insert_zero, 9, 11, -, 0 1 2 3 4 5 6 7 8 - -",
+			"21: insert_zero, 11, 12, -, 0 1 2 3 4 5 6 7 8 9 10 -",
 		}},
 		{nn.Split, "{at: 2500, experts: 8, jitter: 0.5}, {at: 2501, experts: 32}, {at: 7936, experts: 64}", []string{
 			"20: split, 4, 8, 0.5, 0 0 1 1 2 2 3 3",

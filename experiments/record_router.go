@@ -21,7 +21,7 @@ func routerMetric(layer int, what string) string { return fmt.Sprintf("router/%d
 // recordRouters writes how the mixtures were routed: means since the last record, and
 // the running load as it stands.
 func (a *attempt) recordRouters(step, tokens int64) {
-	w := a.t.window
+	w := a.t.window // across a growth the means are over both numbers of experts
 	if len(w.entropy) == 0 {
 		return
 	}
@@ -112,7 +112,6 @@ func (a *attempt) grow(g nn.Growth) {
 	}
 	a.t.grow(g)
 	a.eval.grown()
-	a.account()
 	var parents []string
 	for _, p := range g.Parents(before) {
 		if p < 0 {
@@ -121,8 +120,13 @@ func (a *attempt) grow(g nn.Growth) {
 		}
 		parents = append(parents, strconv.Itoa(p))
 	}
+	jitter := "-" // where no row is copied
+	if g.Method != nn.InsertZero {
+		jitter = fmt.Sprint(g.Jitter)
+	}
 	a.rec.Table(runs.Table{Step: a.t.step, Name: "lineage", Columns: []string{"method", "experts before", "experts after", "jitter", "parents"},
-		Rows: [][]string{{string(g.Method), strconv.Itoa(before), strconv.Itoa(g.Experts), fmt.Sprint(g.Jitter), strings.Join(parents, " ")}}})
+		Rows: [][]string{{string(g.Method), strconv.Itoa(before), strconv.Itoa(g.Experts), jitter, strings.Join(parents, " ")}}})
+	a.account()
 	text := fmt.Sprintf("%s: %d experts become %d in every mixture", g.Method, before, g.Experts)
 	a.rec.Event(a.t.step, "growth", text)
 	a.options.note(fmt.Sprintf("growth before step %d, %s", a.t.step+1, text))

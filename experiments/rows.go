@@ -74,7 +74,7 @@ func accountRows(a nn.Account, s *Spec) [][]string {
 	rows = append(rows,
 		[]string{"scored in training", count(a.RowsTraining * a.EmbeddingRow), training},
 		[]string{"scored in generation", count(a.RowsGeneration * a.EmbeddingRow), scored(a.RowsGeneration) + ": every row, for every token"},
-		[]string{"stored", count(a.Stored), "all of the above but what is scored, and the embedding, which is also the readout"})
+		[]string{"stored", count(a.Stored), storedMeaning(a)})
 	p, ok := published(s.Model)
 	if !ok || s.Model.MoE.Experts*a.ExpertsActive != s.Model.MoE.TopK*a.ExpertsStored { // another shape, or grown out of it
 		return rows
@@ -92,6 +92,13 @@ func accountRows(a nn.Account, s *Spec) [][]string {
 		[]string{"published active", count(p.active), fmt.Sprintf("ours %s = %s + %d readout rows (difference %d): the published count scores %d rows, a generated token scores %s",
 			count(active), how, publishedReadoutRows, active-p.active, publishedReadoutRows, count(a.RowsGeneration))},
 		[]string{"published stored", count(p.stored), stored})
+}
+
+func storedMeaning(a nn.Account) string {
+	if a.ExpertsStored > 0 {
+		return "body, shared experts, router, experts stored, and the embedding, which is also the readout"
+	}
+	return "body and embedding, which is also the readout"
 }
 
 // vocabularyNote explains a difference in stored parameters.

@@ -155,13 +155,16 @@ func Run(ctx context.Context, spec *Spec, o Options) (out *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range spec.Grow {
+	grown := t.model
+	for i, g := range spec.Grow {
 		if (total-1)*int64(spec.Train.StepTokens) < g.At {
 			o.note(fmt.Sprintf("the budget ends before the growth to %d experts at %s tokens", g.Experts, humanize.Comma(g.At)))
+			continue
 		}
+		grown = nn.New(spec.Model, t.model.V, w.kernels, spec.Grow[:i+1]...)
 	}
 	provenance := runs.Provenance(o.Command)
-	w.describe(provenance, t.model)
+	w.describe(provenance, grown)
 	provenance[metaSteps] = strconv.FormatInt(total, 10)
 	run, err := w.store.Create(ctx, runs.NewRun{Name: spec.Name, Notes: spec.Notes, Tags: spec.Tags,
 		Spec: spec.YAML(), SpecHash: spec.Hash(), Seed: spec.Seed, Provenance: provenance})
@@ -265,8 +268,9 @@ func checkpointDir(s *runs.Store, runID string) string {
 // describe adds the machine and the inputs to a run's provenance.
 func (w *workplace) describe(p map[string]string, model *nn.Model) {
 	account := model.Account(w.spec.Train.Loss)
-	p["parameters"] = strconv.Itoa(account.Stored)
-	p["body_parameters"] = strconv.Itoa(account.Body + account.Shared + account.ExpertsActive)
+	p["parameters"] = strconv.Itoa(account.Stored) // at the end, after all growth
+	p["body_parameters"] = strconv.Itoa(account.Body)
+	p["active_parameters"] = strconv.Itoa(account.Body + account.Shared + account.ExpertsActive)
 	p["model"] = modelLine(w.spec.Model)
 	m := amx.DetectMachine()
 	p["cpu"] = m.CPUModel

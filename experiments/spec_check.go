@@ -10,6 +10,7 @@ import (
 	"harness/corpus"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/dustin/go-humanize"
 	"gopkg.in/yaml.v3"
 )
 
@@ -121,6 +122,28 @@ func (d *decoder) checkModel(s *Spec) {
 	}
 	if d.sound(width) && s.Model.HeadWidth%2 != 0 {
 		d.fail(width, "%d is odd, rotary positions turn pairs", s.Model.HeadWidth)
+	}
+	d.checkSize(s)
+}
+
+// maxParameters keeps what a run holds in memory, 12 bytes a parameter, below what any
+// machine of this kind has: a slip of the pen must not end in a crash.
+const maxParameters = 4e9
+
+// checkSize refuses models that are no small ones, by their largest parts.
+func (d *decoder) checkSize(s *Spec) {
+	const model, vocab, grow = "model", "corpus.tokenizer.vocab", "grow"
+	if !d.sound(model, vocab, grow) {
+		return
+	}
+	m := s.Model
+	experts := m.MoE.Experts
+	for _, g := range s.Grow {
+		experts = max(experts, g.Experts)
+	}
+	width := float64(m.DFF*(len(m.Layers)-len(m.MoE.Layers)) + (experts*m.MoE.DFF+m.MoE.SharedWidth())*len(m.MoE.Layers))
+	if size := float64(m.DModel) * (3*width + float64(s.Corpus.Tokenizer.Vocab)); size > maxParameters {
+		d.fail(model, "%s parameters or more: want at most %s; smaller are d_model, d_ff, moe.experts or moe.d_ff", humanize.Comma(int64(size)), humanize.Comma(maxParameters))
 	}
 }
 

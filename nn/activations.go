@@ -16,8 +16,8 @@ type Activations struct {
 	// BeforeExperts, if set, is called in training with the experts of a layer that the
 	// batch uses, ascending, before they are read: the optimizer applies decay that is due.
 	BeforeExperts func(layer int, experts []int32)
-	// Reroute, if set, may change the experts chosen in a layer; the gates stay. Diagnostics
-	// ask with it what a choice is worth.
+	// Reroute, if set, may change experts and gates that were chosen in a layer, an item's
+	// experts ascending. Diagnostics ask with it what a choice is worth.
 	Reroute func(layer int, blocks []Block, r *Routing)
 
 	n        int

@@ -149,13 +149,10 @@ func (m *Model) backwardStatistic(a *Activations, dNormed []float32) {
 			continue
 		}
 		before := a.blocks[i-1]
-		rows, seen := before.Hi-before.Lo, before.Hi-before.Lo
+		rows, seen := before.Hi-before.Lo, int(a.pos[b.Lo])
 		if m.MoE.Statistic == WindowMean {
 			clear(a.sum)
-		} else {
-			for j := i - 1; !a.blocks[j].First(); j-- {
-				seen += a.blocks[j-1].Hi - a.blocks[j-1].Lo
-			}
+			seen = rows
 		}
 		for j, g := range a.dStat[b.Item*d : (b.Item+1)*d] {
 			a.sum[j] += float32(float64(g) / float64(seen))

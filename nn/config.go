@@ -39,7 +39,7 @@ func (LossKind) Values() []string { return []string{string(FullSoftmax), string(
 type Config struct {
 	DModel     int     `yaml:"d_model" default:"256" range:"[8,4096]" doc:"width of the residual stream"`
 	Layers     []Mixer `yaml:"layers" default:"[lin, swa, swa, lin, swa, lin]" doc:"token mixer of each layer, first to last"`
-	DFF        int     `yaml:"d_ff" default:"640" range:"[8,65536]" doc:"hidden width of the gated MLP in every layer"`
+	DFF        int     `yaml:"d_ff" default:"640" range:"[8,65536]" doc:"hidden width of the gated MLP in every layer that is not a mixture"`
 	Activation Act     `yaml:"activation" default:"relu2" doc:"activation of the MLP's gate"`
 	Heads      int     `yaml:"heads" default:"2" range:"[1,64]" doc:"query heads of swa and value heads of lin"`
 	HeadWidth  int     `yaml:"head_width" default:"32" range:"[4,256]" doc:"width of one head, even"`

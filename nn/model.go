@@ -1,7 +1,7 @@
 // Package nn is the model of the paper: pre-norm blocks of a token mixer
-// (sliding-window attention or linear attention) and a gated MLP over a float32
-// residual stream, a readout tied to the embedding, their gradients written out,
-// and the full and sampled softmax losses.
+// (sliding-window attention or linear attention) and a gated MLP or a mixture of
+// experts over a float32 residual stream, a readout tied to the embedding, their
+// gradients written out, and the full and sampled softmax losses.
 //
 // Input: a Batch of packed documents. Output: losses, gradients, logits.
 // Non-goals: optimization (nn/optim), files (nn/checkpoint), decoding policy
@@ -9,7 +9,7 @@
 //
 // Letters, everywhere in this package: N tokens of a batch (windows times
 // sequence), D d_model, F d_ff, H heads, dh head width, S state width, W window,
-// V vocabulary. Matrices are stored [in, out], so that a layer is x.W.
+// V vocabulary, E experts, K top-k, Fe hidden width of an expert. Matrices are stored [in, out], so that a layer is x.W.
 package nn
 
 import (

@@ -60,6 +60,7 @@ func lossFacts(r record) []Fact {
 // parameters or, in runs that lack it, from the provenance.
 func modelFacts(r record) []Fact {
 	total, body, sparse := r.run.Provenance["parameters"], r.run.Provenance["body_parameters"], false
+	active := cmp.Or(r.run.Provenance["active_parameters"], body)
 	for _, t := range r.tables {
 		if t.Name != "parameters" {
 			continue
@@ -83,7 +84,7 @@ func modelFacts(r record) []Fact {
 		case total == "":
 			parameters = Fact{Label: "parameters", Value: grouped(body) + " body"}
 		case sparse:
-			parameters.Note = grouped(body) + " of them act on a token, without the embedding"
+			parameters.Note = grouped(active) + " of them act on a token, without the embedding"
 		}
 	}
 	return []Fact{parameters, {Label: "model", Value: r.run.Provenance["model"]}}
