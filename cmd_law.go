@@ -33,11 +33,13 @@ and what as many as there are would need. Nothing is trained.
 
 More experts than the law allows are an information. They become a warning where k^2/E,
 an expert parameter's tokens over a dense one's, is below 1/4, or where a run shows it:
---run reads from the tables of RUN whether a branch is dead. Without a SPEC the run's
-own is planned.
+--run reads from the tables of RUN whether a branch is dead: one that adds less than a
+hundredth of the stream, or in which other experts cost less than a thousandth of a nat
+over the whole interval. An interval that is too wide says nothing. Without a SPEC the
+run's own is planned.
 
 --measure-tau takes RUNs instead of a spec and says between which tau their experts
-died and lived.`,
+died and lived. Runs that do not tell are left out, by name.`,
 		Example: `  harness plan experiments/quickstart.yaml
   harness plan my.yaml model.moe.experts=64 budget=1B --tau 200
   harness plan my.yaml --tokens 259M
@@ -78,11 +80,8 @@ died and lived.`,
 
 // lawView is what plan prints of a spec.
 type lawView struct {
-	name    string // of the experiment
-	law     *experiments.Law
-	budget  experiments.Budget
-	dense   bool
-	unused  bool                    // no block but first ones: the router is never used
+	spec    *experiments.Spec
+	law     *experiments.Law        // nil for a dense model
 	run     *experiments.RunExperts // nil without --run
 	another bool                    // the run trained another shape
 	lines   []lawLine
@@ -131,10 +130,7 @@ func (c *cli) planLaw(cmd *cobra.Command, q lawQuestion, args []string) (err err
 	case tokens == 0 && v.run != nil && v.run.Run.SpecHash == spec.Hash():
 		tokens = totalSteps(v.run.Run) * int64(spec.Train.StepTokens) // as the run's calibration found
 	}
-	v.name, v.budget = spec.Name, spec.Budget
-	v.law = experiments.NewLaw(spec, q.tau, tokens)
-	v.dense = v.law == nil
-	v.unused = spec.Model.MoE.RouteBlock >= spec.Train.Sequence
+	v.spec, v.law = spec, experiments.NewLaw(spec, q.tau, tokens)
 	v.judge()
 	if q.json {
 		return writeJSON(cmd.OutOrStdout(), v.json())
@@ -189,8 +185,8 @@ func (c *cli) measureTau(cmd *cobra.Command, q lawQuestion, refs []string) (err 
 
 // write prints the plan as tables and lines.
 func (v lawView) write(w io.Writer, width int) {
-	if v.dense {
-		fmt.Fprintln(w, wrapped(v.name+" is a dense model: it has no experts, and there is nothing to plan.", width, ""))
+	if v.law == nil {
+		fmt.Fprintln(w, wrapped(v.spec.Name+" is a dense model: it has no experts, and there is nothing to plan.", width, ""))
 		return
 	}
 	writeLabelled(w, width, v.facts())

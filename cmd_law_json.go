@@ -70,7 +70,7 @@ type mixtureJSON struct {
 }
 
 func (v lawView) json() lawJSON {
-	j := lawJSON{Name: v.name, Dense: v.dense, Information: []string{}, Warnings: []string{}}
+	j := lawJSON{Name: v.spec.Name, Dense: v.law == nil, Information: []string{}, Warnings: []string{}}
 	for _, l := range v.lines {
 		if l.warning {
 			j.Warnings = append(j.Warnings, l.text)
@@ -78,7 +78,7 @@ func (v lawView) json() lawJSON {
 			j.Information = append(j.Information, l.text)
 		}
 	}
-	if v.dense {
+	if v.law == nil {
 		return j
 	}
 	l := v.law

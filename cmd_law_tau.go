@@ -86,6 +86,8 @@ func (v tauView) verdict() (lines []string) {
 			why = "its model is dense"
 		case r.Step == 0:
 			why = "it has no tables yet"
+		case wide(r) != "":
+			why = wide(r)
 		}
 		lines = append(lines, fmt.Sprintf("Run %s (%s) is left out: %s.", v.ref(r), r.Run.Name, why))
 	}

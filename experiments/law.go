@@ -73,7 +73,10 @@ const (
 // NewLaw applies the law to a spec that trains on tokens, 0 if that is not known. It
 // is nil for a dense model.
 func NewLaw(s *Spec, tau float64, tokens int64) *Law {
-	return newLaw(s, tau, tokens, func(g nn.Growth) bool { return tokens == 0 || g.At < tokens })
+	step := int64(s.Train.StepTokens)
+	steps := (tokens + step - 1) / step
+	// As in a run: growth comes between two steps, the last of which may pass tokens.
+	return newLaw(s, tau, tokens, func(g nn.Growth) bool { return tokens == 0 || (steps-1)*step >= g.At })
 }
 
 // newLaw is NewLaw where happens says which growth steps training gets to.

@@ -14,8 +14,8 @@ import (
 )
 
 // What stored tables must show for experts to count as dead. A branch in use adds
-// more than a hundredth of the stream; a swap of experts that costs less than a
-// thousandth of a nat leaves them interchangeable, however well that is measured.
+// more than a hundredth of the stream; a swap of experts that surely costs less than a
+// thousandth of a nat leaves them interchangeable.
 // A gain of noise alone has a participation of a third of its width, so that a tenth
 // is no accident; but a branch can die at more than that, so it confirms and never
 // denies.
@@ -44,19 +44,25 @@ type Life string
 const (
 	Alive       Life = "alive"
 	Dead        Life = "dead"
-	UnknownLife Life = "unknown" // no table says so
+	UnknownLife Life = "unknown" // no table says so, or not surely
 )
 
 // Life judges by branch share and swap cost. A permutation of the assignments is no
 // evidence: it cost the paper's model nothing although its experts differed.
 func (h MixtureHealth) Life() Life {
 	switch {
-	case h.Share < deadShare || h.SwapLow <= 0 || h.SwapHigh < swapNoise:
+	case h.Share < deadShare || h.SwapHigh < swapNoise && !h.AllAct:
 		return Dead
-	case math.IsNaN(h.Share) || math.IsNaN(h.SwapLow) && !h.AllAct:
-		return UnknownLife
+	case h.Share >= deadShare && (h.SwapLow > 0 || h.AllAct):
+		return Alive
 	}
-	return Alive
+	return UnknownLife
+}
+
+// Wide says whether the interval of the swap is too wide to tell: it holds 0 and costs
+// that matter.
+func (h MixtureHealth) Wide() bool {
+	return h.SwapLow <= 0 && h.SwapHigh >= swapNoise && !h.AllAct
 }
 
 // Collapsed says whether a tenth of the gain's entries, or fewer, carry its energy.

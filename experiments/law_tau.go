@@ -11,7 +11,7 @@ import (
 // most and the alive run that had least nothing was tried.
 type TauBracket struct {
 	Alive, Dead []*RunExperts // by rising ratio
-	Left        []*RunExperts // dense, or no table says whether their experts live
+	Left        []*RunExperts // dense, or no table says, or not surely, whether their experts live
 }
 
 // MeasureTau sorts runs by whether their experts live.

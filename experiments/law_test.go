@@ -63,7 +63,7 @@ corpus:
     - {until: 10%, weights: {go: 1}}
     - {until: 40%, weights: {go: 1}}
     - {until: 1, weights: {go: 1, copy: 1}}
-model: {d_model: 10, moe: {layers: [1], experts: 4, top_k: 2, d_ff: 10}}
+model: {d_model: 10, moe: {layers: [1], experts: 4, top_k: 2, d_ff: 10, route_block: 64}}
 train: {sequence: 250, step_tokens: 1000}
 grow:
   - {at: 100k, experts: 8}

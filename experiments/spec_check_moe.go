@@ -32,6 +32,11 @@ func (d *decoder) checkMoE(s *Spec) {
 	if d.sound(shared, width) && moe.SharedDFF > 0 && moe.Shared == 0 {
 		d.fail(d.culprit(width, shared), "a width of %d, but shared is 0: there are no shared experts", moe.SharedDFF)
 	}
+	const block, sequence = "model.moe.route_block", "train.sequence"
+	if len(moe.Layers) > 0 && d.sound(block, sequence) && moe.RouteBlock >= s.Train.Sequence {
+		d.fail(d.culprit(block, sequence), "route_block %d leaves one block of a window of sequence %d tokens, whose first block a learned vector routes: the router would never be used; want route_block at most %d, or sequence at least %d",
+			moe.RouteBlock, s.Train.Sequence, s.Train.Sequence-1, moe.RouteBlock+1)
+	}
 	if len(s.Grow) > 0 && len(moe.Layers) == 0 && d.sound("model.moe.layers") {
 		d.fail(d.culprit("grow", "model.moe.layers"), "there is nothing to grow: model.moe.layers names no layer")
 		return
