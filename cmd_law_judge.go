@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"harness/experiments"
-	"harness/nn"
 )
 
 func (v *lawView) say(warning bool, format string, args ...any) {
@@ -113,38 +112,37 @@ func span(points []experiments.LawPoint, of func(experiments.LawPoint) float64) 
 
 // judgeGrowth says which growth steps never happen, and which add nothing.
 func (v *lawView) judgeGrowth() {
-	var never, twins []string
-	splits := false
+	var never, equal []string
+	happens := false
 	for i, g := range v.law.Growth {
-		if !g.Happens {
-			never = append(never, fmt.Sprintf("%d at %s", g.Experts, brief(float64(g.At))))
+		switch {
+		case !g.Happens:
+			never = append(never, fmt.Sprintf("%d at %s tokens", g.Experts, brief(float64(g.At))))
 			continue
+		case v.spec.Grow[i].Jitter == 0:
+			equal = append(equal, strconv.Itoa(g.Experts))
 		}
-		splits = splits || v.law.Method == nn.Split
-		if v.spec.Grow[i].Jitter == 0 {
-			twins = append(twins, strconv.Itoa(g.Experts))
-		}
+		happens = true
 	}
-	if n := len(never); n > 0 {
-		which := never[0] + " tokens"
-		if n > 1 {
-			which = fmt.Sprintf("%s and %d more times, the last to %s tokens,", which, n-1, never[n-1])
-		}
-		v.say(true, "Growth to %s never happens: training ends at %s.", which, brief(float64(v.law.Tokens)))
+	if len(never) > 0 {
+		v.say(true, "Growth to %s never happens: training ends at %s tokens, without a step after it.", several(never), brief(float64(v.law.Tokens)))
 	}
-	if !splits || v.spec.Model.MoE.Balance > 0 {
+	if !happens || v.law.Method != "split" || v.spec.Model.MoE.Balance > 0 {
 		return
 	}
-	text := "balance is 0: the router rows that a split adds get no gradient, as they pick a twin and gate nothing. Which twin acts is left to jitter"
-	switch {
-	case len(twins) == 0:
-		text += "."
-	case len(twins) < 4:
-		text += fmt.Sprintf("; without any, at the growth to %s, the elder twin alone acts, and the younger is never trained.", strings.Join(twins, ", "))
-	default:
-		text += fmt.Sprintf("; without any, at %d growth steps to %s and up, the elder twin alone acts, and the younger is never trained.", len(twins), twins[0])
+	text := "balance is 0: the router rows that a split adds pick a twin and gate nothing, and so get no gradient."
+	if len(equal) > 0 {
+		text += fmt.Sprintf(" At the growth to %s jitter is 0: the elder twin alone acts, and the younger is never trained.", several(equal))
 	}
 	v.say(false, "%s", text)
+}
+
+// several names the first and the last of a list.
+func several(list []string) string {
+	if n := len(list); n > 1 {
+		return fmt.Sprintf("%s, and %d more up to %s,", list[0], n-1, list[n-1])
+	}
+	return list[0]
 }
 
 // sameShape reports whether the run trained what is planned, so far as the law goes.
@@ -227,6 +225,10 @@ func (v *lawView) judgeRun() {
 	case r.Life == experiments.UnknownLife && shown == "":
 		v.say(false, "Run %s does not say whether its experts live: it has no routing ablations of step %s, which the last probe writes.", id, count(r.Step))
 	case r.Law.Verdict(last) != experiments.AboveLaw:
-		v.say(true, "Run %s has dead experts though the law is kept, %s: it is not tokens that they lack (norm_decay is %s). In it %s.", id, have, figure(r.Spec.Train.Optimizer.NormDecay), strings.TrimPrefix(shown, "in "))
+		what := "dead experts"
+		if r.Life != experiments.Dead {
+			what = "a collapsed gain"
+		}
+		v.say(true, "Run %s has %s though the law is kept, %s: it is not tokens that they lack (norm_decay is %s). In it %s.", id, what, have, figure(r.Spec.Train.Optimizer.NormDecay), strings.TrimPrefix(shown, "in "))
 	}
 }

@@ -117,7 +117,6 @@ func TestPlanOfASpec(t *testing.T) {
 	expectSays(t, "wall clock", harness(t, none, "plan", paper, "budget=9h"),
 		"unknown: the budget is 9h of wall clock", "end ? 128 ? ? ? 2.07B 0.125 ?", "E=128 would need 2.07B tokens", "no warnings")
 	expectSays(t, "wall clock with tokens", harness(t, none, "plan", paper, "budget=9h", "--tokens", "259M"), "259M, for a budget of 9h of wall clock", "end 259M 128 8.09M 62.7")
-	expectSays(t, "an unused router", harness(t, none, "plan", paper, "train.sequence=256"), "the router is never used")
 	expectSays(t, "dense", harness(t, none, "plan", paper, "model.moe.layers=[]"), "paper is a dense model: it has no experts, and there is nothing to plan.")
 
 	grow := write(t, filepath.Join(dir, "grow.yaml"), lawSpecText("grow", "4B", 32, lawGrowth))
@@ -125,15 +124,15 @@ func TestPlanOfASpec(t *testing.T) {
 		"growth to 64 600M 32 75.0M 581 37.1 518M 0.5 under", "phase 1 1.20B 64 112M 872", "end 4.00B 128 200M 1550 247 2.07B 0.125 under",
 		"since their own growth at E in the stage expert per param growth to 64 32 600M 75.0M 581 phase 1 64 600M 37.5M 291",
 		"64 600M 1.04B 1.64B 436M too early", "128 1.20B 2.07B 3.27B 873M too early", "Children of a split inherit what their parent saw")
-	expectSays(t, "growth that never comes", harness(t, none, "plan", grow, "--tokens", "700M"), "never: training ends first", "Growth to 128 at 1.20B tokens never happens: training ends at 700M.")
+	expectSays(t, "growth that never comes", harness(t, none, "plan", grow, "--tokens", "700M"), "never: training ends first", "Growth to 128 at 1.20B tokens never happens: training ends at 700M tokens, without a step after it.")
 	expectSays(t, "lineage", harness(t, none, "plan", grow, "--tokens", "1.3B"), "1.30B 128", "lineage",
 		"E=128 at the end (1.30B tokens) is more than the bound of 80.3, but by their lineage an expert has had 116M tokens, 896 per parameter", "no warnings")
 	expectSays(t, "insertion", harness(t, none, "plan", grow, "grow[0].method=insert_zero", "grow[1].method=insert_zero"), "Inserted experts begin with nothing")
 }
 
 func TestPlanFitsTheTerminal(t *testing.T) {
-	v := lawView{name: "grow", budget: experiments.Budget{Tokens: 4e9}}
 	spec := loadLaw(t, lawSpecText("grow", "4B", 1024, "grow: [{at: 600M, experts: 2048}, {at: 1.2B, experts: 4096}]\n"))
+	v := lawView{spec: spec}
 	v.law = experiments.NewLaw(spec, experiments.PaperTau, 4e9)
 	v.run = &experiments.RunExperts{Spec: spec, Law: v.law, Step: 100, Tokens: 4e9, Experts: 4096, Life: experiments.Dead, Layers: []experiments.MixtureHealth{
 		{Layer: 5, Share: 0.001, Swap: -0.0001, SwapLow: -0.0002, SwapHigh: -0.0001, Windows: "1,024", Participation: 148.1, Of: 384, Dead: 4095}}}
@@ -174,7 +173,13 @@ func TestPlanReadsARun(t *testing.T) {
 	expectSays(t, "alive", harness(t, dir, "plan", path, "model.moe.experts=64", "--run", "alive"), "does not confirm that experts lack tokens: with 125 tokens per parameter", "no warnings")
 	lawRun(t, store, loadLaw(t, text, "name=collapsed", "model.moe.experts=64"), "0.3000", "0.1000", "0.0900", "0.1100", "1.0")
 	expectSays(t, "collapsed", harness(t, dir, "plan", path, "model.moe.experts=64", "--run", "collapsed"), "warnings - E=64 at the end", "confirms it: in layer 3 the gain's participation is 1 of 384.")
+	expectSays(t, "collapsed though the law is kept", harness(t, dir, "plan", "--run", "collapsed", "--tau", "50"), "has a collapsed gain though the law is kept, with 125 tokens per parameter of its experts")
 	expectSays(t, "dead though the law is kept", harness(t, dir, "plan", "--run", "small", "--tau", "50"), "has dead experts though the law is kept, with 125 tokens per parameter of its experts: it is not tokens that they lack")
+
+	lawRun(t, store, loadLaw(t, text, "name=wide", "model.moe.experts=64"), "0.3000", "0.0100", "-0.0100", "0.0300")
+	expectSays(t, "an interval that is too wide", harness(t, dir, "plan", path, "model.moe.experts=64", "--run", "wide"),
+		"3 0.3000 0.0100 -0.0100 to 0.0300 64 48 of 384 3 unknown",
+		"does not say whether its experts live: the interval is too wide of what swapping experts costs, -0.0100 to 0.0300 nats (n=64) in layer 3.", "no warnings")
 
 	expectSays(t, "another shape", harness(t, dir, "plan", path, "model.moe.experts=32", "--run", dead), "trained another shape (E=128, k=4, P_e=129,024, layers 0, 3, 5)")
 	expectSays(t, "other experts", harness(t, dir, "plan", path, "model.moe.experts=64", "model.moe.d_ff=56", "--run", "small"), "trained another shape", "no warnings")
@@ -233,9 +238,11 @@ func TestTauIsMeasuredFromRuns(t *testing.T) {
 	d128, d64, a32, a16 := add("d128", 128, true), add("d64", 64, true, "seed=2"), add("a32", 32, false), add("a16", 16, false)
 	late, odd := add("a256", 256, false), add("odd", 64, true, "train.optimizer.norm_decay=4")
 	add("dense", 64, false, "model.moe.layers=[]")
+	lawRun(t, store, loadLaw(t, text, "name=wide"), "0.2000", "0.1000", "-Inf", "+Inf")
 
-	all := harness(t, dir, "plan", "--measure-tau", "a16", "d128", "dense", "d64", "a32")
-	expectSays(t, "a bracket", all, "d128 1 128 4 129k 259M 62.7 dead", "a16 1 16 4 129k 259M 502 alive", "- tau lies between 125 (run ", "and 251 (run ", "n=4, 2 dead and 2 alive, 2 seeds", "The paper's 502 is more than these need.", "is left out: its model is dense")
+	all := harness(t, dir, "plan", "--measure-tau", "a16", "d128", "dense", "wide", "d64", "a32")
+	expectSays(t, "a bracket", all, "d128 1 128 4 129k 259M 62.7 dead", "a16 1 16 4 129k 259M 502 alive", "- tau lies between 125 (run ", "and 251 (run ", "n=4, 2 dead and 2 alive, 2 seeds", "The paper's 502 is more than these need.", "is left out: its model is dense",
+		"(wide) is left out: the interval is too wide of what swapping experts costs, -Inf to +Inf nats (n=64) in layer 3.")
 	if strings.Index(all.stdout, "d128") > strings.Index(all.stdout, "d64") || strings.Contains(all.stdout, "differ in") {
 		t.Errorf("order or differences: %s", all.stdout)
 	}
@@ -287,6 +294,7 @@ func TestMistakesOfPlan(t *testing.T) {
 		{"tau of nothing", []string{path, "--tau", "0"}, exitUsage, "--tau 0: want tokens per parameter, more than 0"},
 		{"no tokens", []string{path, "--tokens", "9h"}, exitUsage, "--tokens 9h: want a number of tokens"},
 		{"misspelt key", []string{path, "model.moe.expert=8"}, exitUsage, `did you mean "experts"?`},
+		{"an unused router", []string{path, "train.sequence=256"}, exitUsage, "the router would never be used"},
 		{"contradiction", []string{path, "model.moe.top_k=64", "model.moe.experts=8"}, exitUsage, "top_k 64 is more than experts, which is 8"},
 	} {
 		r := harness(t, dir, append([]string{"plan"}, c.args...)...)

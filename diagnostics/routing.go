@@ -19,7 +19,7 @@ type Ablation struct {
 	Kind      string  // Swap or Permute
 	Cost      float64 // nats a token: mean over windows of the loss so routed less the loss as routed
 	Low, High float64 // 95% interval of Cost, paired by window
-	N         int     // windows
+	N         int     // windows that the router had a part in
 }
 
 // Kinds of ablation. A segment's first block, which the learned vector routes, stays.
@@ -29,13 +29,20 @@ const (
 )
 
 // RoutingAblations measures both on every mixture, one at a time, by the exact loss of
-// the batches. A batch holds windows of the given length. a is an inference workspace.
+// the batches. A batch holds windows of the given length; those in which all blocks are
+// the first of their documents are left out, and there are no ablations where all are. a
+// is an inference workspace.
 func RoutingAblations(ctx context.Context, m *nn.Model, a *nn.Activations, batches []nn.Batch, window int, rng *rand.Rand) ([]Ablation, error) {
 	defer func() { a.Reroute = nil }()
-	a.Reroute = nil
+	var blocks [][]nn.Block // of each batch
+	a.Reroute = func(_ int, b []nn.Block, _ *nn.Routing) { blocks = append(blocks, slices.Clone(b)) }
 	routed, err := windowLosses(ctx, m, a, batches, window)
 	if err != nil {
 		return nil, err
+	}
+	counts := routedWindows(m, batches, blocks, window)
+	if !slices.Contains(counts, true) {
+		return nil, nil
 	}
 	var out []Ablation
 	for i := range m.Layers {
@@ -60,18 +67,37 @@ func RoutingAblations(ctx context.Context, m *nn.Model, a *nn.Activations, batch
 			if err != nil {
 				return nil, err
 			}
+			var costs []float64
 			for j := range otherwise {
-				otherwise[j] -= routed[j]
+				if counts[j] && !math.IsNaN(routed[j]) {
+					costs = append(costs, otherwise[j]-routed[j])
+				}
 			}
-			x := Ablation{Layer: i, Kind: kind, N: len(otherwise)}
-			x.Cost, x.Low, x.High = interval(otherwise)
+			x := Ablation{Layer: i, Kind: kind, N: len(costs)}
+			x.Cost, x.Low, x.High = interval(costs)
 			out = append(out, x)
 		}
 	}
 	return out, nil
 }
 
-// windowLosses is the mean loss of every window that has targets, in nats.
+// routedWindows says of every window whether the router chose for any block in it.
+// blocks are those that every mixture in turn saw of each batch.
+func routedWindows(m *nn.Model, batches []nn.Batch, blocks [][]nn.Block, window int) []bool {
+	var routed []bool
+	for i, b := range batches {
+		base := len(routed)
+		routed = append(routed, make([]bool, (len(b.Tokens)+window-1)/window)...)
+		for _, block := range blocks[i*len(m.MoE.Layers)] {
+			if !block.First() {
+				routed[base+block.Lo/window] = true
+			}
+		}
+	}
+	return routed
+}
+
+// windowLosses is the mean loss of every window in nats, NaN where it has no targets.
 func windowLosses(ctx context.Context, m *nn.Model, a *nn.Activations, batches []nn.Batch, window int) ([]float64, error) {
 	var losses []float64
 	for _, b := range batches {
@@ -85,9 +111,7 @@ func windowLosses(ctx context.Context, m *nn.Model, a *nn.Activations, batches [
 			sums[at/window] = sums[at/window].Add(nn.Loss{Sum: float64(nats), Count: 1})
 		})
 		for _, s := range sums {
-			if s.Count > 0 {
-				losses = append(losses, s.Mean())
-			}
+			losses = append(losses, s.Sum/float64(s.Count))
 		}
 	}
 	return losses, nil

@@ -234,3 +234,34 @@ func TestAblationsStopWhenCancelled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Windows in which the router has no part say nothing about it: n leaves them out.
+func TestAblationsLeaveOutWindowsThatNoRouterTouched(t *testing.T) {
+	m := recall()
+	routed := recallBatch(2, -1)
+	short := nn.Batch{} // one window of documents of a block each
+	for i := range 40 {
+		if i%4 == 0 {
+			short.Starts = append(short.Starts, int32(i))
+		}
+		short.Tokens, short.Targets = append(short.Tokens, int32(i%8)), append(short.Targets, 7)
+	}
+	a := nn.NewActivations(m, 80, false)
+	for _, c := range []struct {
+		batches []nn.Batch
+		n       int
+	}{{[]nn.Batch{short, routed, short}, 2}, {[]nn.Batch{short}, 0}} {
+		out, err := RoutingAblations(context.Background(), m, a, c.batches, 40, pcg())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(out) == 0) != (c.n == 0) {
+			t.Fatalf("%d batches: %d ablations, want some only where the router acts", len(c.batches), len(out))
+		}
+		for _, x := range out {
+			if x.N != c.n {
+				t.Errorf("layer %d, %s: n %d, want %d", x.Layer, x.Kind, x.N, c.n)
+			}
+		}
+	}
+}

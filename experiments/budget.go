@@ -37,24 +37,28 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	if err != nil {
 		return 0, "", err
 	}
-	t.advance() // warms buffers and caches
-	start, steps := time.Now(), 0
-	for time.Since(start) < calibrationTime || steps < places {
-		if ctx.Err() != nil {
-			return 0, "", ctx.Err()
-		}
-		t.step = int64(steps%places)*1000 + int64(steps/places)
-		t.advance()
-		steps++
+	stepTime, steps, err := t.stepTime(ctx, places)
+	if err != nil {
+		return 0, "", err
 	}
-	stepTime := time.Since(start).Seconds() / float64(steps)
+	// A larger model is slower: what follows is timed after all growth, and so is training
+	// from the first growth on.
+	grownTime := stepTime
+	if len(w.spec.Grow) > 0 {
+		for _, g := range w.spec.Grow {
+			t.grow(g)
+		}
+		if grownTime, _, err = t.stepTime(ctx, places); err != nil {
+			return 0, "", err
+		}
+	}
 
 	e, err := newEvaluator(t)
 	if err != nil {
 		return 0, "", err
 	}
 	t.step = t.total // the evaluation of a run that has trained on everything
-	start = time.Now()
+	start := time.Now()
 	if _, _, err := e.validate(ctx); err != nil {
 		return 0, "", err
 	}
@@ -76,6 +80,13 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	evaluation := math.Ceil(1/w.spec.Train.ValidateEvery)*validation + probings*(probing+validation) + ablation
 	wall := w.spec.Budget.Wall.Seconds()
 	total = int64((wall - evaluation) / stepTime)
+	grown := ""
+	if len(w.spec.Grow) > 0 {
+		if first := w.spec.Grow[0].At/int64(w.spec.Train.StepTokens) + 1; total > first {
+			total = first + max(0, int64((wall-evaluation-float64(first)*stepTime)/grownTime))
+			grown = fmt.Sprintf(", %.0f after growth", float64(w.spec.Train.StepTokens)/grownTime)
+		}
+	}
 	if total < 1 {
 		return 0, "", fmt.Errorf("a budget of %s is used up by evaluation: validating and probing at this cadence take %.0f s; raise train.validate_every and probes.every, or the budget",
 			w.spec.Budget.Wall, evaluation)
@@ -85,10 +96,26 @@ func (w *workplace) calibrate(ctx context.Context) (total int64, note string, er
 	if !w.core.Pinned {
 		alone = ", without a core of its own,"
 	}
-	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s, validation %.2f s, probing %.2f s, routing ablations %.2f s; %s are %s tokens",
-		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, validation, probing, ablation, w.spec.Budget.Wall, humanize.Comma(tokens))
+	note = fmt.Sprintf("calibrated%s over %d steps: %.0f tokens/s%s, validation %.2f s, probing %.2f s, routing ablations %.2f s; %s are %s tokens",
+		alone, steps, float64(w.spec.Train.StepTokens)/stepTime, grown, validation, probing, ablation, w.spec.Budget.Wall, humanize.Comma(tokens))
 	w.options.note(note)
 	return total, note, nil
+}
+
+// stepTime is the time of a training step in seconds, measured at places all over the
+// curriculum.
+func (t *trainer) stepTime(ctx context.Context, places int) (seconds float64, steps int, err error) {
+	t.advance() // warms buffers and caches
+	start := time.Now()
+	for time.Since(start) < calibrationTime || steps < places {
+		if ctx.Err() != nil {
+			return 0, 0, ctx.Err()
+		}
+		t.step = int64(steps%places)*1000 + int64(steps/places)
+		t.advance()
+		steps++
+	}
+	return time.Since(start).Seconds() / float64(steps), steps, nil
 }
 
 // Plan is what a run would be, without building its corpus: for --dry-run.
@@ -112,6 +139,9 @@ type Plan struct {
 // asked for.
 func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 	if err := corpus.Preview(ctx, spec.Corpus, ""); err != nil {
+		return nil, err
+	}
+	if err := checkMemory(spec); err != nil {
 		return nil, err
 	}
 	k, err := amx.Select(spec.Train.Kernels)

@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,6 +148,37 @@ func TestGrowthHappensAtTheFirstStepThatReachesIt(t *testing.T) {
 		}
 		if n := len(trained.Model.Grown()); n != len(c.want) || out.Steps != 63 {
 			t.Errorf("%s: %d growth steps in the model after %d steps, want %d after 63", c.method, n, out.Steps, len(c.want))
+		}
+	}
+}
+
+// Each growth step draws jitter of its own: were it that of the step before, the rows
+// of one level would repeat the noise of the level above.
+func TestGrowthStepsDrawTheirOwnJitter(t *testing.T) {
+	spec := load(t, tinySpec(t, ""), append(thatGrows(nn.Split), "grow[0].jitter=0.5", "grow[1].jitter=0.5")...)
+	tr := openTrainer(t, spec, 63)
+	for _, g := range spec.Grow {
+		tr.grow(g)
+	}
+	for _, layer := range tr.model.Layers {
+		routers, d := layer.Mixture.Routers, tr.model.DModel
+		// noise is that of a level's first row, in units of its parent's rms.
+		noise := func(level int) []float64 {
+			parent, squares := routers[level-1].Data[:d], 0.0
+			for _, w := range parent {
+				squares += float64(w) * float64(w)
+			}
+			var drawn []float64
+			for j, w := range routers[level].Data[:d] {
+				drawn = append(drawn, float64(w-parent[j])/(0.5*math.Sqrt(squares/float64(d))))
+			}
+			return drawn
+		}
+		first, second := noise(1), noise(2)
+		for j := range first {
+			if math.Abs(first[j]-second[j]) < 1e-4 {
+				t.Errorf("noise %d is %.6f at both growth steps", j, first[j])
+			}
 		}
 	}
 }

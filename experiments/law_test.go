@@ -103,6 +103,19 @@ func TestLawOverPhasesAndSplits(t *testing.T) {
 	if grown := []LawGrowth{{100e3, 8, 120e3, 220e3, true}, {200e3, 32, 480e3, 680e3, true}}; !slices.Equal(l.Growth, grown) {
 		t.Errorf("growth %+v, want %+v", l.Growth, grown)
 	}
+	// Growth waits for the end of a step, and there must be one after it.
+	late := strings.Replace(growing, "200k", "199001", 1)
+	for tokens, happens := range map[int64]bool{199001: false, 199999: false, 200e3: false, 200001: true} {
+		if l := NewLaw(lawSpec(t, late), 100, tokens); l.Growth[1].Happens != happens {
+			t.Errorf("growth at 199,001 tokens of %d: %v", tokens, !happens)
+		}
+	}
+	if l := NewLaw(lawSpec(t, late), 100, 199e3); l.Growth[1].Happens {
+		t.Error("growth after the end")
+	}
+	if l := NewLaw(lawSpec(t, growing), 100, 200001); !l.Growth[1].Happens {
+		t.Error("no growth where one more step is trained")
+	}
 	// Growth at or past the end never happens.
 	if l := NewLaw(lawSpec(t, growing), 100, 200e3); l.Growth[1].Happens || !l.Growth[0].Happens || l.Points[len(l.Points)-1].Experts != 8 {
 		t.Errorf("%+v", l)
@@ -202,7 +215,13 @@ func TestLifeOfExpertsIsReadFromTables(t *testing.T) {
 		"alive, few entries":         {shown{"0.0300", "0.0500", "0.0400", "0.0600", "0.9"}, Alive, true},
 		"no branch":                  {shown{"0.0099", "0.0500", "0.0400", "0.0600", "7.5"}, Dead, false},
 		"no branch, not ablated":     {shown{"0.0014", "", "", "", "7.5"}, Dead, false},
-		"interchangeable":            {shown{"0.3000", "0.0100", "-0.0100", "0.0300", "7.5"}, Dead, false},
+		"interchangeable":            {shown{"0.3000", "0.0000", "-0.0003", "0.0009", "7.5"}, Dead, false},
+		"too wide":                   {shown{"0.3000", "0.0100", "-0.0100", "0.0300", "7.5"}, UnknownLife, false},
+		"too wide by a hair":         {shown{"0.3000", "0.0005", "0.0000", "0.0010", "7.5"}, UnknownLife, false},
+		"one window":                 {shown{"0.3000", "0.0100", "-Inf", "+Inf", "7.5"}, UnknownLife, false},
+		"no branch, too wide":        {shown{"0.0099", "0.0100", "-Inf", "+Inf", "7.5"}, Dead, false},
+		"alive by a hair":            {shown{"0.0100", "0.0010", "0.0001", "0.0019", "7.5"}, Alive, false},
+		"interchangeable, no branch": {shown{"NaN", "0.0002", "0.0001", "0.0003", "7.5"}, Dead, false},
 		"better swapped":             {shown{"0.3000", "-0.0001", "-0.0002", "-0.0001", "7.5"}, Dead, false},
 		"below the noise":            {shown{"0.3000", "0.0002", "0.0001", "0.0003", "7.5"}, Dead, false},
 		"not ablated":                {shown{"0.3000", "", "", "", "7.5"}, UnknownLife, false},
@@ -221,6 +240,36 @@ func TestLifeOfExpertsIsReadFromTables(t *testing.T) {
 		}
 		if r.Step != 1000 || r.Tokens != 1e6 || r.Experts != 32 || !near4(r.Ratio(), 125e3/300) {
 			t.Errorf("%s: step %d, %d tokens, E=%d, %g", name, r.Step, r.Tokens, r.Experts, r.Ratio())
+		}
+	}
+}
+
+// Where all experts act there is none to swap in: whatever is recorded of it says nothing.
+func TestLifeWhereAllExpertsActIsThatOfTheBranch(t *testing.T) {
+	s := openStore(t)
+	spec := lawSpec(t, growing[:strings.Index(growing, "grow:")])
+	spec.Model.MoE.Experts = spec.Model.MoE.TopK
+	for _, c := range []struct {
+		share string
+		want  Life
+	}{{"0.3000", Alive}, {"0.0100", Alive}, {"0.0099", Dead}, {"NaN", UnknownLife}} {
+		for _, swap := range []shown{{}, {swap: "0.0000", low: "0.0000", high: "0.0000"}, {swap: "0.0100", low: "-0.0100", high: "0.0300"}} {
+			swap.share, swap.participation = c.share, "7.5"
+			r, err := ReadExperts(t.Context(), s, ranOn(t, s, spec, 1000, swap), 100)
+			if err != nil || r.Life != c.want || r.Layers[0].Wide() {
+				t.Errorf("%+v: %v, %+v", swap, err, r)
+			}
+		}
+	}
+}
+
+func TestAnIntervalIsWideIfItHoldsNothingAndSomething(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      bool
+	}{{-0.01, 0.03, true}, {0, 0.001, true}, {math.Inf(-1), math.Inf(1), true}, {-0.01, 0.0009, false}, {0.0001, 0.03, false}, {math.NaN(), math.NaN(), false}} {
+		if h := (MixtureHealth{Share: 0.3, SwapLow: c.low, SwapHigh: c.high}); h.Wide() != c.want {
+			t.Errorf("%g to %g: %v", c.low, c.high, !c.want)
 		}
 	}
 }
@@ -285,12 +334,13 @@ func TestTauIsAnInterval(t *testing.T) {
 		return r
 	}
 	d64, d32, a16, a8, a128 := read(spec(64), dead), read(spec(32), dead), read(spec(16), alive), read(spec(8), alive), read(spec(128), alive)
+	wide := read(spec(4), shown{"0.1", "0.1", "-0.05", "0.25", "8"})
 	unknown, dense := read(spec(4), shown{share: "0.1", participation: "8"}), spec(4)
 	dense.Model.MoE.Layers = nil
 	denseRun := read(dense, alive)
 
-	b := MeasureTau([]*RunExperts{a8, d64, unknown, a16, denseRun, d32})
-	if b.MostDead() != d32 || b.LeastAlive() != a16 || b.Overlap() || len(b.Left) != 2 || len(b.Differences()) != 0 || !near4(d32.Ratio(), 208.333) || !near4(a16.Ratio(), 416.667) {
+	b := MeasureTau([]*RunExperts{a8, d64, unknown, a16, denseRun, wide, d32})
+	if b.MostDead() != d32 || b.LeastAlive() != a16 || b.Overlap() || !slices.Equal(b.Left, []*RunExperts{unknown, denseRun, wide}) || len(b.Differences()) != 0 || !near4(d32.Ratio(), 208.333) || !near4(a16.Ratio(), 416.667) {
 		t.Errorf("%+v", b)
 	}
 	if b := MeasureTau([]*RunExperts{d32, a128}); !b.Overlap() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -162,8 +164,13 @@ func TestSpreadOfALoad(t *testing.T) {
 // Where no document is longer than a block, the learned vector routes every token:
 // there is nothing to say of the router, and nothing that is not a number.
 func TestDocumentsShorterThanABlockNeverUseTheRouter(t *testing.T) {
-	dir := t.TempDir()
-	out := run(t, load(t, tinySpec(t, ""), thatGrows(nn.SplitFlat, "model.moe.route_block=64")...), dir)
+	dir, path, text := t.TempDir(), tinySpec(t, ""), t.TempDir()
+	for i := range 600 { // of at most 50 bytes, and so of as many tokens
+		if err := os.WriteFile(filepath.Join(text, fmt.Sprintf("%d.txt", i)), fmt.Appendf(nil, "a model reads %d words and never learns core %d", i, i*i%97), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := run(t, load(t, path, thatGrows(nn.SplitFlat, "corpus.sources=[{name: words, kind: tree, path: "+text+"}]", "model.moe.route_block=63")...), dir)
 	series := seriesOf(t, dir, out.Run.ID)
 	if len(series["router/first_share"]) != 63 {
 		t.Errorf("%d points of the share of first blocks in 63 steps", len(series["router/first_share"]))
@@ -182,20 +189,17 @@ func TestDocumentsShorterThanABlockNeverUseTheRouter(t *testing.T) {
 		}
 	}
 	tables := tablesOf(t, dir, out.Run.ID)
-	for _, name := range []string{"router", "expert load", "routing ablations"} {
+	for _, name := range []string{"router", "expert load"} {
 		for _, table := range tables[name] {
 			for _, row := range table.Rows {
 				if text := strings.Join(row, " "); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 					t.Errorf("table %q: %s", name, text)
 				}
-				if name == "routing ablations" && row[2] != "0.00000" {
-					t.Errorf("rerouting blocks that are not there costs %s", row[2])
-				}
 			}
 		}
 	}
-	if len(tables["router"]) == 0 || len(tables["routing ablations"]) != 1 {
-		t.Errorf("%d router tables, %d of ablations", len(tables["router"]), len(tables["routing ablations"]))
+	if len(tables["router"]) == 0 || len(tables["routing ablations"]) > 0 {
+		t.Errorf("%d router tables, %d of ablations, where there is nothing to reroute", len(tables["router"]), len(tables["routing ablations"]))
 	}
 }
 

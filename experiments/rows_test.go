@@ -81,6 +81,22 @@ func TestAccountingOfTheReleasedMixturesByHand(t *testing.T) {
 	}
 }
 
+// What acts stays as it was at the start; what it is chosen from grows.
+func TestAccountingOfAGrownModelSaysItsExperts(t *testing.T) {
+	for grow, want := range map[string]string{
+		"grow=[]":                        "2 experts of 8, in each of 2 layers",
+		"grow=[{at: 1M, experts: 16}]":   "2 experts of 16, in each of 2 layers",
+		"grow=[{at: 1M, experts: 4096}]": "2 experts of 4,096, in each of 2 layers",
+		"grow[1].experts=32":             "2 experts of 32, in each of 2 layers",
+		"grow=[{at: 1M, experts: 11, method: insert_zero}]": "2 experts of 11, in each of 2 layers",
+	} {
+		text, cells := accounting(t, "testdata/growing.yaml", grow)
+		if cells["experts active"] != count(2*2*3*128*80)+" | "+want {
+			t.Errorf("%s:\n%s", grow, text)
+		}
+	}
+}
+
 // count is a number with a comma at every thousand.
 func count(n int) string {
 	if n < 0 {

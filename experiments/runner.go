@@ -73,6 +73,9 @@ func openWorkplace(ctx context.Context, spec *Spec, o Options, kernels, corpusKe
 			err = errors.Join(err, w.close())
 		}
 	}()
+	if err := checkMemory(spec); err != nil {
+		return w, err
+	}
 	if w.store, err = runs.Open(o.Store); err != nil {
 		return w, err
 	}

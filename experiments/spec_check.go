@@ -136,15 +136,21 @@ func (d *decoder) checkSize(s *Spec) {
 	if !d.sound(model, vocab, grow) {
 		return
 	}
+	if size := s.parameters(); size > maxParameters {
+		d.fail(model, "%s parameters or more: want at most %s; smaller are d_model, d_ff, moe.experts or moe.d_ff", humanize.Comma(int64(size)), humanize.Comma(maxParameters))
+	}
+}
+
+// parameters is about how many the model stores after all growth: those of its largest
+// parts, before any is allocated.
+func (s *Spec) parameters() float64 {
 	m := s.Model
 	experts := m.MoE.Experts
 	for _, g := range s.Grow {
 		experts = max(experts, g.Experts)
 	}
 	width := float64(m.DFF*(len(m.Layers)-len(m.MoE.Layers)) + (experts*m.MoE.DFF+m.MoE.SharedWidth())*len(m.MoE.Layers))
-	if size := float64(m.DModel) * (3*width + float64(s.Corpus.Tokenizer.Vocab)); size > maxParameters {
-		d.fail(model, "%s parameters or more: want at most %s; smaller are d_model, d_ff, moe.experts or moe.d_ff", humanize.Comma(int64(size)), humanize.Comma(maxParameters))
-	}
+	return float64(m.DModel) * (3*width + float64(s.Corpus.Tokenizer.Vocab))
 }
 
 func (d *decoder) checkSources(c corpus.Config) {

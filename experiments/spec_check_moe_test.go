@@ -27,12 +27,13 @@ func moeSpec(replace ...string) string {
 
 func TestMixturesThatGrowAreAccepted(t *testing.T) {
 	for name, text := range map[string]string{
-		"split":         moeSpec(),
-		"split flat":    moeSpec("16}", "16, method: split_flat}", "64}", "64, method: split_flat}"),
-		"insert zero":   moeSpec("16}", "9, method: insert_zero}", "64}", "13, method: insert_zero}"),
-		"as late as is": moeSpec("at: 200k", "at: 999k"),
-		"wall clock":    moeSpec("1M", "9h", "at: 200k", "at: 900B"),
-		"one expert":    moeSpec("experts: 8", "experts: 1", "top_k: 4", "top_k: 1", "16}", "4096}", "  - {at: 200k, experts: 64}\n", ""),
+		"split":                moeSpec(),
+		"split flat":           moeSpec("16}", "16, method: split_flat}", "64}", "64, method: split_flat}"),
+		"insert zero":          moeSpec("16}", "9, method: insert_zero}", "64}", "13, method: insert_zero}"),
+		"as late as is":        moeSpec("at: 200k", "at: 999k"),
+		"wall clock":           moeSpec("1M", "9h", "at: 200k", "at: 900B"),
+		"block of all but one": moeSpec("top_k: 4", "route_block: 499"),
+		"one expert":           moeSpec("experts: 8", "experts: 1", "top_k: 4", "top_k: 1", "16}", "4096}", "  - {at: 200k, experts: 64}\n", ""),
 	} {
 		spec, err := Parse("exp.yaml", []byte(text), nil)
 		if err != nil {
@@ -58,6 +59,8 @@ func TestContradictionsOfMixtures(t *testing.T) {
 		{"more than there are", strings.Replace(noGrow, "experts: 8", "experts: 3", 1), "exp.yaml:12: model.moe.top_k: top_k 4 is more than experts, which is 3"},
 		{"more than there are by default", strings.Replace(strings.Replace(noGrow, "experts: 8", "experts: 3", 1), "    top_k: 4\n", "", 1),
 			"exp.yaml:11: model.moe.experts: top_k 4 is more than experts, which is 3"},
+		{"router that is never used", strings.Replace(noGrow, "top_k: 4", "route_block: 500", 1), "exp.yaml:12: model.moe.route_block: route_block 500 leaves one block of a window of sequence 500 tokens, whose first block a learned vector routes: the router would never be used; want route_block at most 499, or sequence at least 501"},
+		{"router that is never used by default", strings.Replace(noGrow, "sequence: 500", "sequence: 250", 1), "exp.yaml:13: train.sequence: route_block 256 leaves one block of a window of sequence 250 tokens, whose first block a learned vector routes: the router would never be used; want route_block at most 249, or sequence at least 257"},
 		{"width of nothing", strings.Replace(noGrow, "top_k: 4", "shared_d_ff: 64", 1), "exp.yaml:12: model.moe.shared_d_ff: a width of 64, but shared is 0: there are no shared experts"},
 		{"growth of a dense model", moeSpec("    layers: [0, 2]\n", ""), "exp.yaml:14: grow: there is nothing to grow: model.moe.layers names no layer"},
 		{"growth at one time", moeSpec("200k", "100k"), "exp.yaml:16: grow[1].at: 100000 tokens are not after the growth before, which is at 100000"},
@@ -90,6 +93,8 @@ func TestContradictionsOfMixturesByOverrides(t *testing.T) {
 	for _, c := range []struct{ override, want string }{
 		{"model.moe.layers=[0, 7]", "model.moe.layers[1]: there is no layer 7: model.layers has 3, 0 to 2"},
 		{"model.layers=[lin]", "model.layers: there is no layer 2: model.layers has 1, 0 to 0"},
+		{"train.sequence=125", "train.sequence: route_block 256 leaves one block of a window of sequence 125 tokens, whose first block a learned vector routes: the router would never be used; want route_block at most 124, or sequence at least 257"},
+		{"model.moe.route_block=1024", "model.moe.route_block: route_block 1024 leaves one block of a window of sequence 500 tokens, whose first block a learned vector routes: the router would never be used; want route_block at most 499, or sequence at least 1025"},
 		{"model.moe.layers=[]", "model.moe.layers: there is nothing to grow: model.moe.layers names no layer"},
 		{"model.moe.shared_d_ff=64", "model.moe.shared_d_ff: a width of 64, but shared is 0: there are no shared experts"},
 		{"budget=150k", "budget: 200000 tokens: the budget of 150000 ends before a step is trained after that, want at most 149000"},
@@ -98,5 +103,12 @@ func TestContradictionsOfMixturesByOverrides(t *testing.T) {
 		{"grow[0].method=split_flat", "grow[0].method: split after split_flat: a spec grows by one method, for families nest under split alone"},
 	} {
 		expectProblems(t, c.override, moeSpec(), []string{c.override}, `override "`+c.override+`": `+c.want)
+	}
+}
+
+// A dense model has no blocks, however short its windows are.
+func TestADenseModelMayHaveShortWindows(t *testing.T) {
+	if _, err := Parse("exp.yaml", []byte(minimal), []string{"train.sequence=256"}); err != nil {
+		t.Error(err)
 	}
 }

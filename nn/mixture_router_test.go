@@ -212,6 +212,48 @@ func TestRoutingFollowsItsDefinition(t *testing.T) {
 	}
 }
 
+// Entropy is that of the leaves, whose probabilities are products down the families.
+func TestEntropyAfterTwoSplitsIsThatOfTheLeaves(t *testing.T) {
+	cfg := tinyMixture()
+	m := randomModel(cfg, tinyVocab, amx.Reference(), 75, Growth{Experts: 12, Method: Split}, Growth{Experts: 24, Method: Split})
+	b := packedBatch(tinyVocab, rng(76), 40, 3, 29)
+	a := NewActivations(m, len(b.Tokens), true)
+	m.Forward(a, b)
+	x, r, d := m.Layers[0].Mixture, &a.layers[0].routing, m.DModel
+	want := 0.0
+	for _, block := range a.blocks {
+		if block.First() {
+			continue
+		}
+		likely := func(level, row int) float64 { // exp of the score
+			s := 0.0
+			for j := range d {
+				s += float64(x.Routers[level].Data[row*d+j]) * float64(r.stat[block.Item*d+j])
+			}
+			return math.Exp(s)
+		}
+		families := 0.0
+		for f := range 6 {
+			families += likely(0, f)
+		}
+		total := 0.0
+		for leaf := range 24 {
+			p := likely(0, leaf/4) / families *
+				likely(1, leaf/2) / (likely(1, leaf/4*2) + likely(1, leaf/4*2+1)) *
+				likely(2, leaf) / (likely(2, leaf/2*2) + likely(2, leaf/2*2+1))
+			want -= float64(block.Hi-block.Lo) * p * math.Log(p)
+			total += p
+		}
+		if math.Abs(total-1) > 1e-12 {
+			t.Fatalf("leaves add up to %g", total)
+		}
+	}
+	// Probabilities are float32.
+	if got := a.RouterStats(0).Entropy; math.Abs(got-want) > 1e-5*want {
+		t.Errorf("entropy %.6f, by hand %.6f nats", got, want)
+	}
+}
+
 // k equal experts under equal scores add up to the dense MLP of their concatenated
 // matrices: gates are 1, and ties go to the first k.
 func TestEqualExpertsAddUpToADenseMLP(t *testing.T) {
