@@ -143,7 +143,7 @@ func quantities() [][3]string {
 	return [][3]string{
 		{"entropy", "router entropy", "entropy of the router's softmax over all experts, mean over routed blocks; ln E if it prefers none"},
 		{"effective", "experts in effect", "exp of the entropy of the running load; E if all are used alike"},
-		{"dead", "dead experts", "experts with a running load below 1% of an equal share"},
+		{"dead", "dead experts", "experts with a running load below 1% of an equal share; one that is never used counts after some 460 steps"},
 		{"first_share", "first-block share", "share of tokens that a learned vector routed, being in the first block of a document"},
 		{"balance", "balance loss", "E Σ f p, summed over mixtures: their number if load and preference are even"},
 	}
