@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 )
 
@@ -223,35 +224,43 @@ func TestNoAllocations(t *testing.T) {
 	})
 }
 
-// TestScratchAllocatesOnce: scratch that a product needed is enough for every smaller one.
+// TestScratchAllocatesOnce: scratch that a product needed is enough for every smaller
+// one. The count is the whole process's, in which the Go runtime may allocate too at any
+// moment: fresh kernels that allocate nothing in one of three tries will do.
 func TestScratchAllocatesOnce(t *testing.T) {
 	const m, n, k = 300, 150, 1300
 	a, b, c := make([]float32, m*k), make([]float32, n*k), make([]float32, m*n)
 	eachSet(t, func(t *testing.T, kernels *Kernels) {
-		multiply := func(trans Trans, m, n, k int) {
-			lda, ldb := k, n
-			if trans == TN {
-				lda = m
-			} else if trans == NT {
-				ldb = k
+		set := Sets()[slices.IndexFunc(Sets(), func(s Set) bool { return s.Name == kernels.Name })]
+		least := uint64(math.MaxUint64)
+		for range 3 {
+			kernels := set.New()
+			multiply := func(trans Trans, m, n, k int) {
+				lda, ldb := k, n
+				if trans == TN {
+					lda = m
+				} else if trans == NT {
+					ldb = k
+				}
+				kernels.Gemm(trans, m, n, k, a, lda, b, ldb, nil, c, n)
 			}
-			kernels.Gemm(trans, m, n, k, a, lda, b, ldb, nil, c, n)
-		}
-		for _, trans := range transposes {
-			multiply(trans, m, n, k)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for _, trans := range transposes {
-			for _, smaller := range []int{1280, 1024, 640, 320, 256} {
-				multiply(trans, m, n, smaller)
-				multiply(trans, 256, 20, smaller)
+			for _, trans := range transposes {
+				multiply(trans, m, n, k)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for _, trans := range transposes {
+				for _, smaller := range []int{1280, 1024, 640, 320, 256} {
+					multiply(trans, m, n, smaller)
+					multiply(trans, 256, 20, smaller)
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if least = min(least, after.Mallocs-before.Mallocs); least == 0 {
+				return
 			}
 		}
-		runtime.ReadMemStats(&after)
-		if made := after.Mallocs - before.Mallocs; made != 0 {
-			t.Errorf("%d allocations", made)
-		}
+		t.Errorf("%d allocations", least)
 	})
 }
 
