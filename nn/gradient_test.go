@@ -241,7 +241,7 @@ func TestTrainingStepAllocatesNothing(t *testing.T) {
 
 func stepAllocatesNothing(t *testing.T, cfg Config, grown ...Growth) {
 	const vocab, tokens = 3000, 300
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the count is the process's: a collection may allocate
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))                             // the count is the process's: a collection may allocate
 	first := packedBatch(vocab, rng(41), slices.Repeat([]int{10}, tokens/10)...) // routes nothing
 	for i := range first.Targets {
 		first.Targets[i] = first.Targets[0] // few columns
