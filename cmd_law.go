@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,9 @@ type lawQuestion struct {
 	measureTau bool
 	json       bool
 }
+
+// minTau and maxTau bound --tau to what can be printed.
+const minTau, maxTau = 1e-3, 1e9
 
 func (c *cli) planCommand() *cobra.Command {
 	var q lawQuestion
@@ -53,8 +55,8 @@ died and lived. Runs that do not tell are left out, by name.`,
 			return completeSpecs(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !(q.tau > 0) || math.IsInf(q.tau, 0) {
-				return usageError("--tau %g: want tokens per parameter, more than 0", q.tau)
+			if !(q.tau >= minTau && q.tau <= maxTau) {
+				return usageError("--tau %g: want tokens per parameter, %g to %g", q.tau, minTau, maxTau)
 			}
 			switch {
 			case q.measureTau && (q.run != "" || q.tokens != "" || cmd.Flags().Changed("tau")):

@@ -291,7 +291,7 @@ func TestMistakesOfPlan(t *testing.T) {
 		{"a run and tau", []string{"--measure-tau", "a", "--tau", "5"}, exitUsage, "--measure-tau takes runs alone"},
 		{"a run twice", []string{"--measure-tau", "a", id}, exitUsage, "a and " + id + " are one run"},
 		{"no such run", []string{path, "--run", "b"}, exitError, "no such run"},
-		{"tau of nothing", []string{path, "--tau", "0"}, exitUsage, "--tau 0: want tokens per parameter, more than 0"},
+		{"tau of nothing", []string{path, "--tau", "0"}, exitUsage, "--tau 0: want tokens per parameter, 0.001 to 1e+09"},
 		{"no tokens", []string{path, "--tokens", "9h"}, exitUsage, "--tokens 9h: want a number of tokens"},
 		{"misspelt key", []string{path, "model.moe.expert=8"}, exitUsage, `did you mean "experts"?`},
 		{"an unused router", []string{path, "train.sequence=256"}, exitUsage, "the router would never be used"},

@@ -53,11 +53,19 @@ func writePlan(w io.Writer, p *experiments.Plan, isTime bool, width int) {
 	writeFacts(w, [][2]string{
 		{"kernels", p.Kernels},
 		{"work", fmt.Sprintf("%.2f MFLOP per training token", p.TrainFLOP/1e6)},
-		{"speed", count(int64(p.TokensPerSecond)) + " tokens/s, measured here on random tokens"},
+		{"speed", speedLine(p)},
 		{"budget", budget},
 		{"time", time},
 		{"memory", memoryLine(p)},
 	})
+}
+
+func speedLine(p *experiments.Plan) string {
+	line := count(int64(p.TokensPerSecond)) + " tokens/s, measured here on random tokens"
+	if p.GrownPerSecond > 0 {
+		line += "; " + count(int64(p.GrownPerSecond)) + " after growth"
+	}
+	return line
 }
 
 func memoryLine(p *experiments.Plan) string {
@@ -82,6 +90,7 @@ type planJSON struct {
 	Published  []publishedJSON `json:"published,omitempty"`
 	TrainFLOP  float64         `json:"flop_per_training_token"`
 	Speed      float64         `json:"tokens_per_second"`
+	GrownSpeed float64         `json:"tokens_per_second_after_growth,omitempty"`
 	Budget     int64           `json:"budget_tokens"`
 	Seconds    float64         `json:"training_seconds"` // without validation and probes
 	StateBytes int64           `json:"state_bytes"`      // parameters and optimizer
@@ -109,7 +118,7 @@ type publishedJSON struct {
 
 func newPlanJSON(p *experiments.Plan) (planJSON, error) {
 	j := planJSON{Spec: p.Spec, Hash: p.Hash, Kernels: p.Kernels, Parameters: accountJSON(p.Account), Grown: p.Grown, TrainFLOP: p.TrainFLOP,
-		Speed: p.TokensPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes, Gradients: p.GradientBytes}
+		Speed: p.TokensPerSecond, GrownSpeed: p.GrownPerSecond, Budget: p.Budget, Seconds: p.Time.Seconds(), StateBytes: p.StateBytes, Gradients: p.GradientBytes}
 	for _, row := range p.Accounting {
 		name, is := published(row)
 		if !is {

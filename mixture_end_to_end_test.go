@@ -88,7 +88,7 @@ func TestMixtureFromSpecToPage(t *testing.T) {
 	dir := t.TempDir()
 	spec, store := writeTiny(t, dir, "mixture"), filepath.Join(dir, "store")
 	if r := harness(t, store, append([]string{"run", spec, "--dry-run"}, mixture()...)...); r.code != 0 || !strings.Contains(r.stdout, "experts stored") ||
-		!strings.Contains(r.stdout, "shared experts") || !strings.Contains(r.stdout, "method: insert_zero") || strings.Contains(r.stdout, "The paper publishes") {
+		!strings.Contains(r.stdout, "shared experts") || !strings.Contains(r.stdout, "method: insert_zero") || strings.Count(r.stdout, " after growth") != 3 || strings.Contains(r.stdout, "The paper publishes") {
 		t.Errorf("plan: code %d, %s %s", r.code, r.stdout, r.stderr)
 	}
 	if r := harness(t, store, append([]string{"run", spec}, mixture()...)...); r.code != 0 || !strings.Contains(r.stdout, "FINISHED") {

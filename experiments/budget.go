@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -128,6 +129,7 @@ type Plan struct {
 	Kernels         string
 	TrainFLOP       float64       // floating-point operations of one training token
 	TokensPerSecond float64       // measured here on random tokens, every position a target
+	GrownPerSecond  float64       // the same after all growth; 0 without any
 	Budget          int64         // tokens; an estimate where the budget is a time
 	Time            time.Duration // of training alone
 	StateBytes      int64         // parameters, moments and clocks of the optimizer, after all growth
@@ -161,12 +163,23 @@ func DryRun(ctx context.Context, spec *Spec) (*Plan, error) {
 	if p.TokensPerSecond, err = randomSpeed(ctx, spec, m); err != nil {
 		return nil, err
 	}
-	p.Budget = spec.Budget.Tokens
-	p.Time = time.Duration(float64(p.Budget) / p.TokensPerSecond * float64(time.Second))
-	if spec.Budget.Wall > 0 {
-		p.Time = spec.Budget.Wall
-		p.Budget = int64(p.Time.Seconds() * p.TokensPerSecond)
+	// Before the first growth at one speed, after it at the other, the lower one.
+	before, later := math.Inf(1), p.TokensPerSecond
+	if len(spec.Grow) > 0 {
+		if p.GrownPerSecond, err = randomSpeed(ctx, spec, grown); err != nil {
+			return nil, err
+		}
+		before, later = float64(spec.Grow[0].At), p.GrownPerSecond
 	}
+	if wall := spec.Budget.Wall; wall > 0 {
+		p.Time = wall
+		at := min(wall.Seconds()*p.TokensPerSecond, before)
+		p.Budget = int64(at + (wall.Seconds()-at/p.TokensPerSecond)*later)
+		return p, nil
+	}
+	p.Budget = spec.Budget.Tokens
+	at := min(float64(p.Budget), before)
+	p.Time = time.Duration((at/p.TokensPerSecond + (float64(p.Budget)-at)/later) * float64(time.Second))
 	return p, nil
 }
 
@@ -188,7 +201,8 @@ func memory(spec *Spec, m *nn.Model) (state, gradients int64) {
 	return state, 4 * gradients
 }
 
-// randomSpeed is tokens a second of training m on random windows.
+// randomSpeed is tokens a second of training m on random windows, by the median step:
+// what else the machine does for a moment shall not count.
 func randomSpeed(ctx context.Context, spec *Spec, m *nn.Model) (float64, error) {
 	rng := rand.New(rand.NewPCG(uint64(spec.Seed), 1))
 	m.Init(rng)
@@ -214,13 +228,15 @@ func randomSpeed(ctx context.Context, spec *Spec, m *nn.Model) (float64, error) 
 		o.Step(a, rows, spec.Train.Optimizer.LR)
 	}
 	step()
-	start, steps := time.Now(), 0
-	for steps < 2 || time.Since(start) < time.Second {
+	var took []time.Duration
+	for start := time.Now(); len(took) < 3 || time.Since(start) < time.Second; {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+		began := time.Now()
 		step()
-		steps++
+		took = append(took, time.Since(began))
 	}
-	return float64(n*steps) / time.Since(start).Seconds(), nil
+	slices.Sort(took)
+	return float64(n) / took[len(took)/2].Seconds(), nil
 }

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -66,6 +67,17 @@ func (b TauBracket) Differences() (keys []string) {
 		{"model.activation", func(s *Spec) any { return s.Model.Activation }},
 		{"model.moe.top_k", func(s *Spec) any { return s.Model.MoE.TopK }},
 		{"model.moe.statistic", func(s *Spec) any { return s.Model.MoE.Statistic }},
+		{"model.moe.route_block", func(s *Spec) any { return s.Model.MoE.RouteBlock }},
+		{"model.moe.gate_scale", func(s *Spec) any { return s.Model.MoE.GateScale }},
+		{"grow.method", func(s *Spec) any {
+			if len(s.Grow) == 0 {
+				return nil
+			}
+			return s.Grow[0].Method
+		}},
+		{"corpus", func(s *Spec) any { return fmt.Sprint(s.Corpus) }},
+		{"train.sequence", func(s *Spec) any { return s.Train.Sequence }},
+		{"train.step_tokens", func(s *Spec) any { return s.Train.StepTokens }},
 		{"model.moe.balance", func(s *Spec) any { return s.Model.MoE.Balance }},
 		{"train.optimizer.lr", func(s *Spec) any { return s.Train.Optimizer.LR }},
 		{"train.optimizer.weight_decay", func(s *Spec) any { return s.Train.Optimizer.WeightDecay }},

@@ -137,7 +137,7 @@ func (d *decoder) checkSize(s *Spec) {
 		return
 	}
 	if size := s.parameters(); size > maxParameters {
-		d.fail(model, "%s parameters or more: want at most %s; smaller are d_model, d_ff, moe.experts or moe.d_ff", humanize.Comma(int64(size)), humanize.Comma(maxParameters))
+		d.fail(model, "%s parameters or more: want at most %s: lower d_model, d_ff, moe.experts or moe.d_ff", humanize.Comma(int64(size)), humanize.Comma(maxParameters))
 	}
 }
 

@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"math"
-	"slices"
 	"testing"
 
 	"harness/amx"
@@ -46,78 +44,13 @@ func balanceLoss(m *Model, a *Activations) float64 {
 	return total
 }
 
-// checkMixtureGradients is checkGradients with the balance loss in the objective. A
-// point at which a choice of experts flips within the difference is skipped: the loss
-// has a jump there.
+// checkMixtureGradients is checkGradients on a mixture whose balance loss has a gradient.
 func checkMixtureGradients(t *testing.T, cfg Config, lengths []int, grown ...Growth) {
 	t.Helper()
 	m, r := randomModel(cfg, tinyVocab, amx.Reference(), 50, grown...), rng(51)
 	unevenLoad(m)
 	b := packedBatch(tinyVocab, r, lengths...)
-	a := NewActivations(m, len(b.Tokens), true)
-	rows := NewRows(m, LossConfig{Kind: FullSoftmax}, nil, len(b.Tokens))
-	gradients(m, a, b, rows)
-	routed := slices.Clone(choices(a))
-	flipped, checked := 0, 0
-	for _, p := range m.Params() {
-		g := mixtureGradientOf(m, a, p, rows)
-		norm := 0.0
-		for _, x := range g {
-			norm += x * x
-		}
-		norm = math.Sqrt(norm)
-		if norm == 0 {
-			t.Errorf("%s: gradient is all zero", p.Name)
-			continue
-		}
-		for trial := range 5 {
-			direction := make([]float64, len(g))
-			switch {
-			case trial == 0:
-				for i := range g {
-					direction[i] = g[i] / norm
-				}
-			case trial == 1:
-				for i := range g {
-					direction[i] = r.NormFloat64() / math.Sqrt(float64(len(g)))
-				}
-			default:
-				for direction[0] == 0 && slices.Max(direction) == 0 { // an axis that matters: many rows go unused
-					if at := r.IntN(len(g)); g[at] != 0 {
-						direction[at] = 1
-					}
-				}
-			}
-			want := 0.0
-			for i := range g {
-				want += g[i] * direction[i]
-			}
-			kept, steady := slices.Clone(p.Data), true
-			at := func(h float64) float64 {
-				for i := range p.Data {
-					p.Data[i] = float32(float64(kept[i]) + h*direction[i])
-				}
-				loss := trainLoss(m, a, b, rows) + balanceLoss(m, a)
-				steady = steady && slices.Equal(routed, choices(a))
-				return loss
-			}
-			const eps = 4e-3
-			d1 := (at(eps) - at(-eps)) / (2 * eps)
-			d2 := (at(2*eps) - at(-2*eps)) / (4 * eps)
-			copy(p.Data, kept)
-			if !steady {
-				flipped++
-				continue
-			}
-			checked++
-			if got := (4*d1 - d2) / 3; math.Abs(got-want) > 1e-2*math.Abs(want)+1e-4*math.Max(1, norm) {
-				t.Errorf("%s, direction %d: analytic %.6g, central difference %.6g (gradient norm %.3g)", p.Name, trial, want, got, norm)
-			}
-		}
-	}
-	if flipped*5 > checked {
-		t.Errorf("%d points skipped, %d checked: too few", flipped, checked)
-	}
+	compareWithDifferences(t, m, b, NewRows(m, LossConfig{Kind: FullSoftmax}, nil, len(b.Tokens)), r)
 }
 
 // unevenLoad gives the balance loss a gradient, which it has not where loads are even.

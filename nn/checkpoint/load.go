@@ -23,15 +23,6 @@ func (h *Header) Names() []string {
 	return names
 }
 
-// Shape returns the shape of the tensor called name, and whether there is one.
-func (h *Header) Shape(name string) (shape []int, ok bool) {
-	i := slices.IndexFunc(h.entries, func(e entry) bool { return e.name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return slices.Clone(h.entries[i].shape), true
-}
-
 // ReadHeader reads the header of the file path and none of its values. It finds a
 // truncated file, but bytes that changed are found by Read, Load and Verify alone.
 func ReadHeader(path string) (*Header, error) {
